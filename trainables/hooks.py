@@ -1,21 +1,29 @@
-"""What a system may offer besides the contract, so that audits and membership measures can be made of it, and where it
-lets an audit look: at its model before training, at its noisy gradients, at its answers.
+"""What a system may offer besides the contract, so that audits and membership measures can be made of it, and the twins
+that they are made on.
 
-A system takes part by having the method; it inherits nothing. Ordinary runs are not watched, and `attach`, `saw` and
-`released` do nothing for them. A watched run is a twin that is never released: what it sees is what the claim calls
-released, and no more.
+A system takes part by having the method; it inherits nothing. Ordinary runs are not watched, and `Run.attach`,
+`Run.saw` and `Run.released` do nothing for them. A watched run is a twin that is never released: what it sees is what
+the claim calls released, and no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
+from dpcore import checks
+from dpcore.randomness import Streams
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State, TrialRun
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Module: TypeAlias = "nn.Module"
+"""For rooms that hold no tensors, and pass a model on."""
 
 
 @runtime_checkable
@@ -43,7 +51,7 @@ class ReleasesModel(Protocol):
 class Answering(Protocol):
     """A system that releases labels of queried validation records, and no model.
 
-    It calls `trainables.hooks.released` with `asked` and `labels` of every answer that it releases.
+    It calls `Run.released` with `asked` and `labels` of every answer that it releases.
     """
 
     def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
@@ -54,7 +62,7 @@ class Answering(Protocol):
 class CanaryTrained(Protocol):
     """A system that releases noisy sums of clipped per-record gradients.
 
-    It calls `trainables.hooks.attach` with its model and loss before training, and `saw` with every noisy
+    It calls `Run.attach` with its model and loss before training, and `saw` with every noisy
     mean gradient.
     """
 
@@ -70,7 +78,7 @@ class Neighbours:
                          Their validation records are the queries that the attacker asks
     score                from what one run releases to a number, higher where the record is likelier in. It is given the
                          answers ("asked", "labels") of an `Answering` system, what a system showed by
-                         `trainables.hooks.released`, or else the final state
+                         `Run.released`, or else the final state
     doc                  one sentence: what differs, and what the attacker looks at
     """
 
@@ -88,42 +96,48 @@ class Auditable(Protocol):
         """For the audit over many runs. Reads no record."""
 
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
+@dataclass(slots=True)
+class Twin(Run):
+    """A run of a trial's own plan by its own system, on other data, in this process, and never released.
 
-    Loss = Callable[[Any, Any], Tensor]
-
-Module: TypeAlias = "nn.Module"
-"""For rooms that hold no tensors, and pass a model on."""
-
-
-@runtime_checkable
-class WatchesGradients(Protocol):
-    """A run with canaries in gradient space."""
-
-    def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
-        """The model and loss to train instead."""
-
-    def saw(self, step: int, gradient: Mapping[str, Tensor]) -> None:
-        """Look at the noisy mean gradient of one step."""
-
-
-def attach(run: Run, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
-    """The model and loss that `run` trains: with canaries where it is watched, as they are elsewhere."""
-    return run.attach(model, loss) if isinstance(run, WatchesGradients) else (model, loss)
-
-
-def saw(run: Run, step: int, gradient: Mapping[str, Tensor]) -> None:
-    """Show the noisy mean gradient of step number `step`, before it is used."""
-    if isinstance(run, WatchesGradients):
-        run.saw(step, gradient)
-
-
-def released(run: Run, **arrays: NDArray[np.generic]) -> None:
-    """Show what leaves the system, where that is not its final state.
-
-    Of answers: the `labels` [Q] to the validation records `asked` [Q], and whatever leaves besides. A run that looks at
-    them has a method `released` of such arrays; those that it is given later are to be appended.
+    It has a secret of its own, so that its noise is nobody else's; it keeps its records in memory, so that no ledger,
+    folder or store ever hears of it.
     """
-    if hasattr(run, "released"):
-        run.released(arrays)
+
+    member: TrialRun
+    streams: Streams
+    start_step: int = 0
+    state: State | None = None
+    final: State | None = None
+    _released: dict[str, list[NDArray[np.generic]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: PrivacyPlan, number: int, secret: bytes, to_step: int | None = None, **own: Any) -> Self:
+        """Twin `number` of those that share a secret, from scratch up to `to_step` (all steps by default): noise and
+        batches of its own, initial weights as every twin. Raises InvalidValue."""
+        stop = plan.steps if to_step is None else to_step
+        if not 1 <= stop <= plan.steps:
+            raise checks.InvalidValue("to_step", stop, f"from 1 to {plan.steps}")
+        member = TrialRun(key="twin", attempt=number, seed=0, plan=plan, from_step=0, to_step=stop)
+        return cls(member, Streams(secret=secret, seed=0, key=member.key, attempt=number), **own)
+
+    def reserve_until(self, until_step: int) -> None:
+        """Nobody keeps count of a twin."""
+
+    def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
+        """Keep the last state."""
+        if step == self.member.to_step:
+            self.final = {name: np.array(value) for name, value in state.items()}
+
+    def released(self, **arrays: NDArray[np.generic]) -> None:
+        """See `Run.released`."""
+        for name, value in arrays.items():
+            self._released.setdefault(name, []).append(np.array(value))
+
+    def outcome(self) -> State:
+        """What was released: the arrays that the system showed, or its final state. Raises RuntimeError before."""
+        if self._released:
+            return {name: np.concatenate(parts) for name, parts in self._released.items()}
+        if self.final is None:
+            raise RuntimeError(f"{self.member.plan.system} ended before its last step")
+        return self.final

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,11 @@ from trainables.reports import PrivateReports, PrivateValidation
 from trainables.units import RECORD, Unit, Units
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from trainables.team import Team
+
+    Loss = Callable[[Any, Any], Tensor]
 
 
 # What a system declares that it can do besides planning and training alone on public validation records.
@@ -492,9 +496,29 @@ class Run(Protocol):
 
     def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """A point of the trial's curve: `metrics` of `state` after `step` steps, visible with the next checkpoint."""
+        return
 
     def checkpoint(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
         """Durably keep `state` after `step` steps; then make `metrics` visible."""
+
+    watched: ClassVar[bool] = False
+    """Whether it looks at gradients, as a twin may that is never released (`trainables.hooks`)."""
+
+    def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
+        """The model and loss to train instead, with canaries where it is watched. Called before training."""
+        return model, loss
+
+    def saw(self, step: int, gradient: Mapping[str, Tensor]) -> None:
+        """Look at the noisy mean gradient of step number `step`, before it is used."""
+        return
+
+    def released(self, **arrays: NDArray[np.generic]) -> None:
+        """Look at what leaves the system, where that is not its final state.
+
+        Of answers: the `labels` [Q] to the validation records `asked` [Q], and whatever leaves besides. Arrays that are
+        given later are to be appended.
+        """
+        return
 
 
 class System(Protocol):

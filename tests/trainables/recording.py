@@ -14,13 +14,13 @@ from dpcore.events import Event, blocks
 from dpcore.randomness import Streams
 from trainables.measures.audits import AuditSetting
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, Split, State, Task, TrialRun
+from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, Run, Split, State, Task, TrialRun
 from trainables.team import GradientTask
 from trainables.training.released import build_model
 
 
 @dataclass
-class MemoryRun:
+class MemoryRun(Run):
     """The `Run` protocol over lists."""
 
     member: TrialRun

@@ -12,11 +12,11 @@ import torch
 from tests.trainables.recording import audited
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES
+from trainables.hooks import Twin
 from trainables.measures import quality
 from trainables.measures.membership import Attacked, likelihood_ratio_attack
 from trainables.measures.objectives import measure, missing
 from trainables.measures.quality import COMPUTED, QUALITY, value_of
-from trainables.measures.retraining import Twin, streams
 from trainables.metrics import Task
 from trainables.registry import SYSTEMS
 from trainables.reports import PrivateValidation
@@ -83,7 +83,7 @@ def test_a_model_that_memorises_shows_it():
     system, plan = SYSTEMS["model-sensitivity"], planned("model-sensitivity", regularisation=1e-6)
     few = replace(DIGITS, train=replace_rows(DIGITS.train, 60), facts=replace(DIGITS.facts, n=60))
     loud = drawn_at(plan, 1e-9)
-    one = Twin(member(loud), streams(1, bytes(32)))
+    one = Twin.of(loud, 1, bytes(32))
     system.fit([one], few, RunSettings())
     found = measure(("membership_auc", "priv_leak"), system, member(loud), one.outcome(), few, RunSettings())
     assert found["membership_auc"] > 0.75

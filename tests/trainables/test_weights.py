@@ -19,7 +19,6 @@ from tests.sweeps.test_spec import of
 from tests.trainables.recording import CPU, gradient_task, linear
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES, records
-from trainables.measures import retraining
 from trainables.measures.canaries import PIECES, Watched, draw_signs, planted
 from trainables.planning import check_weights
 from trainables.registry import SYSTEMS
@@ -94,12 +93,7 @@ def test_canaries_of_an_audit_are_longer_than_the_clip_however_light_records_are
     data, rng = data_of("noisy-sgd"), np.random.default_rng(1)
     light = np.zeros(len(data.train), dtype=np.float32) if declared.column else None
     data = planted(weighted(data, declared, light), np.ones(8, dtype=bool), rng, replaced=False)
-    twin = Watched(
-        retraining.member(CANDIDATES["noisy-sgd"].plan, 1),
-        retraining.streams(1, bytes(32)),
-        signs=draw_signs(8, rng),
-        clip_norm=C,
-    )
+    twin = Watched.of(CANDIDATES["noisy-sgd"].plan, 1, bytes(32), signs=draw_signs(8, rng), clip_norm=C)
     model, loss = twin.attach(linear(data), loss_function(data.facts))
     parts = LocalSums(gradient_task(clip_norm=C), model, data, CPU, loss=loss).next().tensors
     pieces = torch.stack([parts[f"rows.{piece}.weight"][1:, 0] for piece in range(PIECES)], 1)

@@ -5,5 +5,4 @@ quality      how good a released model is on public validation records, and func
 membership   membership attacks
 audits       counts for `dpcore.audit`, by one run or by many
 canaries     canaries in the gradients of the system's own training
-retraining   runs of a trial's plan that are never released
 """

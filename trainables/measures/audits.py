@@ -19,8 +19,7 @@ from dpcore.events import Adjacency, UnsupportedEvent
 from dpcore.gdp import TradeOff, enveloped
 from dpcore.guarantee import Guarantee, Notion, Status
 from dpcore.randomness import fresh_secret
-from trainables.hooks import Answering, Auditable, CanaryTrained, Scored
-from trainables.measures import retraining
+from trainables.hooks import Answering, Auditable, CanaryTrained, Scored, Twin
 from trainables.system import Dataset, PrivacyPlan, RunSettings, Split, State, System
 from trainables.units import RECORD
 
@@ -72,9 +71,9 @@ class AuditSetting:
         """Whether a canary is there in one of two ways, or there or not."""
         return self.claim.adjacency is Adjacency.REPLACE_ONE
 
-    def twin(self, number: int) -> retraining.Twin:
+    def twin(self, number: int) -> Twin:
         """The twin of that number."""
-        return retraining.twin(self.plan, number, self.secret, self.to_step)
+        return Twin.of(self.plan, number, self.secret, self.to_step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,9 +214,11 @@ def gradient_scores(
 
     check(setting.plan)
     clip_norm, divisor = system.canary_scale(setting.plan, setting.data.facts)
-    run = Watched(
-        retraining.member(setting.plan, number, setting.to_step),
-        retraining.streams(number, setting.secret),
+    run = Watched.of(
+        setting.plan,
+        number,
+        setting.secret,
+        setting.to_step,
         signs=draw_signs(len(coins), setting.rng),
         clip_norm=clip_norm,
         divisor=divisor,

@@ -28,7 +28,7 @@ from dpcore import checks
 from dpcore.audit.attacks import sampled_log_likelihood_ratio
 from dpcore.events import Event, Gaussian, PoissonSampled, blocks
 from trainables.data import records
-from trainables.measures.retraining import Twin
+from trainables.hooks import Twin
 from trainables.system import Dataset, PrivacyPlan
 from trainables.training.losses import CANARY
 
@@ -113,6 +113,7 @@ class Watched(Twin):
     replaced   canaries are there in one of two ways
     """
 
+    watched = True
     signs: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, PIECES)))
     clip_norm: float = 1.0
     divisor: float = 1.0

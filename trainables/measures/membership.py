@@ -24,8 +24,7 @@ from dpcore.events import Adjacency
 from dpcore.guarantee import Guarantee
 from dpcore.randomness import fresh_secret
 from trainables.data import records as content
-from trainables.hooks import Answering, CanaryTrained, Scored
-from trainables.measures import retraining
+from trainables.hooks import Answering, CanaryTrained, Scored, Twin
 from trainables.measures.audits import AuditSetting, answer_scores
 from trainables.measures.quality import jackknife_error
 from trainables.metrics import STANDARD_ERROR
@@ -94,7 +93,7 @@ def _of_answers(
         np.concatenate([split.targets[rows] for split, rows in pairs]),
     )
     # Every query is asked: the plan's number of answers is at least that of these records.
-    run = retraining.twin(system.without_its_attack(member.plan), 1, fresh_secret(), 2 * count)
+    run = Twin.of(system.without_its_attack(member.plan), 1, fresh_secret(), 2 * count)
     system.fit([run], replace(data, validation=queried), execution)
     scores = answer_scores(run.outcome(), queried)
     return scores[:count], scores[count:], 0.75

@@ -20,10 +20,9 @@ import numpy as np
 from dpcore.checks import InvalidValue
 from dpcore.events import PoissonSampled, blocks
 from dpcore.randomness import Streams
-from trainables.hooks import CanaryTrained
+from trainables.hooks import CanaryTrained, Twin
 from trainables.hyperparameters import read
 from trainables.measures.objectives import measure, wanted
-from trainables.measures.retraining import Twin
 from trainables.metrics import scores_of
 from trainables.publishing import OWN_METRICS, published
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
@@ -132,12 +131,13 @@ _TOO_LONG = frozenset({"audited_epsilon"})
 class RehearsedRun(Twin):
     """A twin that looks at the model before it is trained, and keeps what it would report."""
 
+    watched = True
     examine: Callable[[nn.Module, Loss], Step]
     step: Step | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
-        """See `trainables.hooks.WatchesGradients`."""
+        """See `Run.attach`."""
         self.step = self.examine(model, loss)
         return model, loss
 

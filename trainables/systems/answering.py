@@ -16,7 +16,6 @@ from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.mechanisms.protocol import Mechanism
 from dpcore.randomness import Purpose
-from trainables import hooks
 from trainables.data.records import fingerprint
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import share_error
@@ -248,7 +247,7 @@ def answer_queries(fit: Fit[Any, Any], answers: Callable[[Positions], Mapping[st
     order = run.streams.numpy(Purpose.INITIALISATION).permutation(len(validation))
     asked = order[next_answers(run, fit.mechanism.steps, spent)]
     shown = answers(asked)
-    hooks.released(run, asked=asked, **shown)
+    run.released(asked=asked, **shown)
     correct += int((shown["labels"] == validation.targets[asked]).sum())
     answered = run.member.to_step
     state = {_ANSWERED: np.asarray(answered), _CORRECT: np.asarray(correct)}

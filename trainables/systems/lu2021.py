@@ -44,7 +44,6 @@ from dpcore.papers.lu2021 import (
     published_guarantee,
     published_noise,
 )
-from trainables import hooks
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.planning import Case, Fit
@@ -279,7 +278,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         logits = np.concatenate([trained.other_logits[others], trained.member_logits[members]])
         released = fit.mechanism.release(logits, normals(run, fit.settings))
         labels = released.argmax(axis=1)
-        hooks.released(run, asked=others, labels=labels[: len(others)], log_probabilities=released)
+        run.released(asked=others, labels=labels[: len(others)], log_probabilities=released)
         counts[_ANSWERED] = next_.stop
         counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
         if attack is not None and len(members):

@@ -20,7 +20,6 @@ from dpcore.mechanisms.noisy_sums import AverageCase, SampledGaussian
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.randomness import Purpose, Streams
 from dpcore.sampling import PoissonSampling
-from trainables import hooks
 from trainables.models.networks import UnitNormRows
 from trainables.planning import Fit
 from trainables.system import Dataset, DatasetSpec, Run, Split, State
@@ -110,7 +109,7 @@ class _Watched:
         self._fit, self._watch, run, mechanism = fit, watch, fit.run, fit.mechanism
         self._device = device_of(fit.settings)
         own = initial_model(run, fit.data, self._device)
-        self._model, loss = hooks.attach(run, own, loss_function(fit.data.facts))
+        self._model, loss = run.attach(own, loss_function(fit.data.facts))
         self._descent = MaskedDescent(self._model, fit.params.learning_rate, fit.params.updated_share, run)
         pairs = isinstance(mechanism, AverageCase) and mechanism.fixed
         if run.state is not None:
@@ -150,7 +149,7 @@ class _Watched:
         )
         noisy = mechanism.noisy_mean(total, self._noise)
         # Before the mask: an ordinary claim covers every coordinate, whether it is used or not.
-        hooks.saw(self._fit.run, number, noisy)
+        self._fit.run.saw(number, noisy)
         self._descent.update_masked(noisy, mask, number)
 
     def state(self) -> State:

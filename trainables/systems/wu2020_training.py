@@ -16,7 +16,6 @@ from dpcore.audit.attacks import auc, decide, mean_training_loss_threshold
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.noise import NoiseSource
 from dpcore.randomness import Purpose
-from trainables import hooks
 from trainables.metrics import share_error
 from trainables.models.networks import with_dropout
 from trainables.planning import Fit
@@ -154,7 +153,7 @@ class _Unprotected:
         self._run, self._params, self._data, self._device = fit.run, fit.params, fit.data, device
         run, params, data = fit.run, fit.params, fit.data
         model = with_dropout(initial_model(run, data, device), getattr(params, "dropout", 0.0))
-        self._model, self._loss = hooks.attach(run, model, loss_function(data.facts))
+        self._model, self._loss = run.attach(model, loss_function(data.facts))
         self._optimiser = optimiser(self._model, noise_source(run, fit.settings, device))
         self._draws: list[Probabilities] = []
         if run.state is not None:

@@ -21,7 +21,6 @@ from dpcore.gradients.check import RECORDS
 from dpcore.mechanisms.noisy_sums import SampledGaussian, Sequence, part_at
 from dpcore.noise import NoiseSource
 from dpcore.sampling import PoissonSampling
-from trainables import hooks
 from trainables.hyperparameters import read
 from trainables.models.pretrained import trained_groups
 from trainables.system import Dataset, Run, RunSettings, State
@@ -67,7 +66,7 @@ class PrivateSteps:
         """One step of Algorithm 1: sample and clip (`LocalSums.next`), noise and the public divisor, update."""
         clipped = self.sums.next()
         gradient = part_at(self.mechanism, number).noisy_mean(clipped, self.noise)
-        hooks.saw(self.run, number, gradient)
+        self.run.saw(number, gradient)
         self.optimiser.update(gradient, number)
 
     def state(self) -> State:
@@ -114,17 +113,16 @@ def train(
     Raises InvalidValue (model), Refused and MixesExamples for a model that says something else of records together than
     alone, and ValueError for a watched run with a team, which would not see what is watched.
     """
-    watched = isinstance(run, hooks.WatchesGradients)
-    if watched and execution.team is not None:
+    if run.watched and execution.team is not None:
         raise ValueError(f"{run.member.key}: canaries in gradients are planted in one process; run it without workers")
     device = device_of(execution)
     with limited_threads(execution.threads), ExitStack() as opened:
         model, loss = initial_model(run, data, device), loss_function(data.facts)
-        if not watched:
+        if not run.watched:
             # Together and alone, of made-up ones, so that no refusal depends on a private record.
             engine = PrivateGradients(model, loss, precision=execution.precision)
             engine.check(*made_up_records(data.facts, RECORDS, device))
-        model, loss = hooks.attach(run, model, loss)
+        model, loss = run.attach(model, loss)
         is_fine_tuned = read(ModelHyperparameters, run.member.plan.config).is_fine_tuned
         weights = dict(model.named_parameters()) if is_fine_tuned else {}
         start = {name: one.detach().clone() for name, one in weights.items() if one.requires_grad}

@@ -15,7 +15,7 @@ from trainables import memory
 from trainables.measures.quality import QUALITY, NoFiniteNumber, own_metrics
 from trainables.publishing import Undeclared, published
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, Launch, State, TrialRun
+from trainables.system import Dataset, Launch, Run, State, TrialRun
 from trainables.worker.attempt import (
     NODE_LEAVES,
     UNWRITABLE,
@@ -91,7 +91,7 @@ class LaunchContext:
 
 
 @dataclass(slots=True)
-class RecordedRun:
+class RecordedRun(Run):
     """A `Run` that keeps its records in an attempt folder (see trainables.worker.attempt for the order of writes)."""
 
     member: TrialRun
