@@ -278,7 +278,7 @@ class Released:
             )
         at = Attempt.of(workspace.of(recorded).trials(recorded.name), record.key, record.attempts)
         try:
-            state = at.load(record.step)
+            state = at.read(record.step).state
         except FileNotFoundError as error:
             raise InvalidValue(
                 "trial",
@@ -427,7 +427,7 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
 
     @_no_file_is_no_model()
     def model(trial: Published) -> ReleasedModel:
-        size = Attempt.of(workspace.trials(record.name), trial.key, trial.attempts).checkpoints.size()
+        size = Attempt.of(workspace.trials(record.name), trial.key, trial.attempts).checkpoint_bytes()
         if size > LARGEST_BYTES:
             raise InvalidValue("model", f"{size:,} bytes", f"at most {LARGEST_BYTES:,}", "`sweeps export` it.")
         return exported(workspace, record.name, trial.key)

@@ -72,7 +72,7 @@ ORDER = {
     "trainables": """
         plugins units reports memory kept metrics adaptation team system hyperparameters hooks models planning
         training.hyperparameters training.losses training.noise training.made_up features parallel.process data
-        validation training export scalarisation parallel measures publishing rehearsal systems registry worker
+        validation training export parallel measures publishing rehearsal systems registry worker
         sealed""",
     "sweeps": """
         util spec store privacy search spec.rules spec.parse spec.schema spec.template ray planning audit reporting

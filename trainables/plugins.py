@@ -18,7 +18,6 @@ import os
 import re
 import sys
 import traceback
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -219,11 +218,6 @@ def mechanism_of(system: str, written: Mapping[str, Any]) -> protocol.Mechanism:
     return protocol.from_dict(written)
 
 
-# A registry: values by the name that specs use, where a repeated name is an error at import.
-#
-# A registry that is open to the user's own (`OrImported`) also knows whatever is named as `module:object`.
-
-
 class Named(Protocol):
     """Whatever has a name."""
 
@@ -232,36 +226,28 @@ class Named(Protocol):
         """The word that specs and records use."""
 
 
-Registered = TypeVar("Registered", bound=Named)
+Known = TypeVar("Known", bound=Named)
 
 
-Known = TypeVar("Known")
+class ByName(dict[str, Known]):
+    """Values of one `kind` by the name that specs use. Raises ValueError when two share one.
 
+    imported  makes what is asked for as `module:object`, which is known from then on; None where there is no such thing
+    """
 
-class OrImported(ABC, dict[str, Known]):
-    """Those it is made with, and whatever else is asked for as `module:object`: imported, and known from then on."""
-
-    @abstractmethod
-    def imported(self, name: str) -> Known:
-        """What `name` is, written module:object. Raises InvalidValue."""
+    def __init__(self, kind: str, *values: Known, imported: Callable[[str], Known] | None = None) -> None:
+        super().__init__((value.name, value) for value in values)
+        self._imported = imported
+        if len(self) < len(values):
+            raise ValueError(f"two of these share a name, {kind}: {', '.join(value.name for value in values)}")
 
     def __missing__(self, name: str) -> Known:
         """Raises InvalidValue where there is no such object, or the operator does not let it run."""
-        if not OBJECT.fullmatch(name):
+        if self._imported is None or not OBJECT.fullmatch(name):
             raise KeyError(name)
-        self[name] = found = self.imported(name)
+        self[name] = found = self._imported(name)
         return found
 
     def known(self, name: str) -> Known | None:
         """What is called `name`, or None. Raises InvalidValue for a `module:object` that cannot be had."""
         return self[name] if name in self or OBJECT.fullmatch(name) else None
-
-
-def by_name(kind: str, *values: Registered) -> dict[str, Registered]:
-    """Values of one kind keyed by name. Raises ValueError, which says `kind`, when two share one."""
-    named: dict[str, Registered] = {}
-    for value in values:
-        if value.name in named:
-            raise ValueError(f"{kind} {value.name!r} is registered twice")
-        named[value.name] = value
-    return named

@@ -1,21 +1,182 @@
-"""The door between a trial and the world: every number that leaves is an access to data.
+"""The numbers of a trial: what a spec may ask of every system besides what the system reports, and what may leave.
 
-A worker's result passes it before it is written anywhere (`trainables.worker.trial`), the controller passes what
-workers report through it once more, and what a store kept before metrics were declared passes it when it is read
-(`sweeps.privacy.release`). What leaves is what a system declares, and of that only what does not depend on what is
-withheld.
+What is asked for is measured where the trial runs, at the end of every launch, and only when an objective or `report`
+of the spec names it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from dpcore.checks import InvalidValue
-from trainables.measures.objectives import measured
+from dpcore.guarantee import Guarantee, Notion
+from trainables.hooks import Answering, Auditable, CanaryTrained, Scored
+from trainables.measures.quality import GROUPED, QUALITY, own_metrics, why_not
 from trainables.metrics import Config, Dependence, Metric, Worst
-from trainables.system import DatasetSpec, System, Task
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, State, System, Task, TrialRun
+
+_MEMBERS = (
+    "the training records, without noise: it is outside every claim, and for the eyes of those who may see the records"
+)
+AUDIT_RUNS = 200
+
+
+_ATTACK = {
+    "membership_auc": "area under the curve of the threshold attack of Yeom et al. 2018 (1/2: no better than guessing)",
+    "membership_accuracy": "share of right calls of that attack at the mean training loss, among as many members as "
+    "others",
+    "membership_f1": "harmonic mean of that attack's precision and recall, at the mean training loss",
+    "priv_leak": "true minus false positive rate of that attack at the mean training loss (Lu et al. 2021: Priv_Leak)",
+}
+"""What the threshold attack of Yeom et al. 2018 on the training records tells."""
+MEASURES: Mapping[str, Metric] = {
+    one.name: one
+    for one in (
+        Metric(
+            name="audited_epsilon",
+            goal="minimize",
+            doc="lower bound on epsilon (95%, for this measurement alone) from a twin with canaries, which costs one "
+            f"more training; from {AUDIT_RUNS} runs on chosen neighbours where those are known and gradients are not",
+            released="a twin of the trial on the training records, with noise of its own: in no claim and no ledger",
+            depends=Dependence.RAW,
+        ),
+        *(
+            Metric(name=name, goal="minimize", worst=1.0, doc=doc, released=_MEMBERS, depends=Dependence.RAW)
+            for name, doc in _ATTACK.items()
+        ),
+        Metric(
+            name="queries",
+            goal="maximize",
+            worst=0.0,
+            doc="predictions that the trial made of validation records under its claim (a released model makes more)",
+            released="the plan: no record",
+            depends=Dependence.PUBLIC,
+        ),
+        *QUALITY.values(),
+        *GROUPED.values(),
+    )
+}
+
+
+def measured(names: Collection[str] = ()) -> Mapping[str, Metric]:
+    """All that may be asked of every system: those above, and the user's own functions among `names`."""
+    return {**MEASURES, **own_metrics(names)}
+
+
+def wanted(names: Sequence[str], system: System) -> tuple[str, ...]:
+    """Those of `names` that have to be measured: what a system reports by itself is not."""
+    known, own = measured(names), {metric.name for metric in system.metrics}
+    return tuple(name for name in names if name in known and name not in own)
+
+
+def missing(name: str, system: System, facts: DatasetSpec | None = None) -> str:
+    """Why `name` cannot be measured of `system` on such data; empty if it can."""
+    if name in QUALITY or name in GROUPED or own_metrics([name]):
+        return why_not(system)
+    predicts = isinstance(system, Scored | Answering)
+    by_unit = facts is not None and facts.unit is not None
+    if by_unit and (name in _ATTACK or (name == "audited_epsilon" and not isinstance(system, CanaryTrained))):
+        return "its members or canaries are single records, and the claim is about whole units"
+    if name == "audited_epsilon" and isinstance(system, CanaryTrained | Auditable):
+        return ""
+    if not predicts:
+        return "its release says nothing about single records"
+    if name == "audited_epsilon" and facts is not None and facts.classes is None:
+        return "there are no classes, and so no wrong labels to make canaries of"
+    if facts is not None and not facts.n_validation:
+        return "there are no validation records"
+    return ""
+
+
+def check_measurable(names: Sequence[str], system: System, plan: PrivacyPlan) -> None:
+    """Raises InvalidValue where a run of `plan` could not be measured by one of `names`, before any of it is spent."""
+    asked = wanted(names, system)
+    attacked = [name for name in asked if name in _ATTACK]
+    if attacked and not isinstance(system, Scored) and plan.steps < 2:
+        expected = f"at least 2 for {attacked[0]}: one of a member and one of another record"
+        raise InvalidValue("queries", plan.steps, expected, f"Raise queries, or drop {attacked[0]}.")
+    if "audited_epsilon" in asked:
+        from trainables.measures import audits
+
+        claim = _audited_claim(plan)
+        if not audits.methods(system, claim):
+            expected = f"an audit of {system.name} under {claim.adjacency}, which has none"
+            remedy = "Drop this objective or that system, or change privacy.adjacency."
+            raise InvalidValue("objectives.audited_epsilon", str(claim.adjacency), expected, remedy)
+
+
+def measure(
+    names: Sequence[str], system: System, member: TrialRun, state: State, data: Dataset, execution: RunSettings
+) -> dict[str, float]:
+    """The named measures of a run that has reached `member.to_step` with `state`.
+
+    One membership measure brings the others along, since they cost nothing more.
+    """
+    # Twins train in this process alone, whoever trained the trial.
+    alone = replace(execution, team=None)
+    found: dict[str, float] = {}
+    if any(name in _ATTACK for name in names):
+        from trainables.measures.membership import threshold_attack
+
+        found |= threshold_attack(system, member, state, data, alone)
+    if "queries" in names:
+        found["queries"] = float(member.to_step if isinstance(system, Answering) else data.facts.n_validation)
+    if "audited_epsilon" in names:
+        found["audited_epsilon"] = _audited(system, member, data, alone)
+    told = told_of_groups(data.facts)
+    if asked := [one for one in names if (one in QUALITY or one in GROUPED or own_metrics([one])) and one not in told]:
+        from trainables.measures.quality import quality
+
+        found |= quality(asked, system, member, state, data)
+    return found
+
+
+def told_of_groups(facts: DatasetSpec) -> frozenset[str]:
+    """Metrics of groups that a noised histogram tells of private validation records, so that nobody else measures."""
+    private = facts.private_validation
+    if facts.groups is None or private is None:
+        return frozenset()
+    from trainables.validation.histogram_bins import reported
+
+    return reported(facts, private.bins) & GROUPED.keys()
+
+
+def _audited(system: System, member: TrialRun, data: Dataset, execution: RunSettings) -> float:
+    from trainables.measures import audits
+
+    claim = _audited_claim(member.plan)
+    setting = audits.AuditSetting(
+        system=system,
+        plan=member.plan,
+        claim=claim,
+        data=data,
+        rng=np.random.default_rng(),
+        to_step=member.to_step,
+        execution=execution,
+    )
+    method = audits.methods(system, claim)[0]
+    return audits.gather(setting, method, runs=AUDIT_RUNS, curve=audits.curve_of(setting)).audit.epsilon_lower
+
+
+def _audited_claim(plan: PrivacyPlan) -> Guarantee:
+    """The claim that a bound is held against, or, without one, a delta and a relation for the bound itself."""
+    from trainables.measures import audits
+
+    claim = audits.dp_claim(plan, plan.guarantee)
+    return replace(plan.guarantee, notion=Notion.DP) if claim is None else claim
+
+
+# The door between a trial and the world: every number that leaves is an access to data.
+#
+# A worker's result passes it before it is written anywhere (`trainables.worker.trial`), the controller passes what
+# workers report through it once more, and what a store kept before metrics were declared passes it when it is read
+# (`sweeps.privacy.release`). What leaves is what a system declares, and of that only what does not depend on what is
+# withheld.
 
 _planned = partial(Metric, goal="minimize", released="the plan: no record", depends=Dependence.PUBLIC)
 _of_machine = partial(

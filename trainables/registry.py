@@ -6,19 +6,11 @@ import copy
 
 from dpcore.checks import InvalidValue
 from trainables import plugins
-from trainables.plugins import OrImported, by_name
+from trainables.plugins import ByName
 from trainables.system import System
 from trainables.systems import langevin, lu2021, noisy_mean, noisy_sgd, triastcyn2020, vandermaaten2020, wu2020
 
 _NEEDED = ("source", "hyperparameters", "metrics", "solves", "plan", "fit")
-
-
-class Systems(OrImported[System]):
-    """Those below, and the user's own."""
-
-    def imported(self, name: str) -> System:
-        """See `OrImported`."""
-        return _own(name)
 
 
 def _own(name: str) -> System:
@@ -36,7 +28,7 @@ def _own(name: str) -> System:
     return system  # type: ignore[return-value]
 
 
-_KNOWN: dict[str, System] = by_name(
+SYSTEMS: ByName[System] = ByName(
     "system",
     noisy_mean.NOISY_MEAN,  # the toy: milliseconds, no download, known answer
     noisy_sgd.NOISY_SGD,  # Bu, Dong, Long & Su 2020, Algorithm 1
@@ -61,5 +53,5 @@ _KNOWN: dict[str, System] = by_name(
     triastcyn2020.AVERAGE_CASE_SGD,  # Triastcyn & Faltings 2020, unclipped or fixed batches: the average case alone
     # the next published system goes here
     *plugins.offered_systems(),
+    imported=_own,
 )
-SYSTEMS = Systems(_KNOWN)

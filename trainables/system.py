@@ -567,7 +567,7 @@ class System(Protocol):
 class Launch:
     """The unit that Ray launches: members that share system, data and `plan.group`.
 
-    measures  names of `trainables.measures.objectives` that the spec of the sweep asks for
+    measures  names of `trainables.publishing` that the spec of the sweep asks for
     withheld  numbers that depend on these do not leave the worker
     seconds   after which it is stopped at its next checkpoint; None: never
     """

@@ -53,8 +53,7 @@ from sweeps.util.files import write_output
 from trainables.data import SOURCES
 from trainables.data.source import parted
 from trainables.data.splits import CONTENT
-from trainables.metrics import Dependence
-from trainables.scalarisation import Scalarisation
+from trainables.metrics import Dependence, Scalarisation
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal
 from trainables.worker.redaction import redacted
 

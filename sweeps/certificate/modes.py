@@ -48,8 +48,8 @@ from dpcore.selection.profiles import EventProfile, TrialProfile, WorstProfile, 
 from sweeps.privacy.charge import TOLERANCE, FilterCharge, LaunchCharge, ReleasedParts, shown_to_cover
 from sweeps.privacy.ledger import PRIVATE_SELECTION
 from sweeps.store.records import LedgerEntry
+from trainables.metrics import Scalarisation
 from trainables.registry import SYSTEMS
-from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyPlan
 
 SAME = 1e-9

@@ -20,7 +20,7 @@ from sweeps.store.workspace import Workspace
 from sweeps.util.log import say
 from sweeps.util.text import did_you_mean
 from trainables.data import SOURCES
-from trainables.measures.objectives import MEASURES, missing, wanted
+from trainables.publishing import MEASURES, missing, wanted
 from trainables.registry import SYSTEMS
 from trainables.system import Hyperparameter, traits_of
 

@@ -26,7 +26,7 @@ from sweeps.store.lease import Lease
 from sweeps.store.records import Proposal, Request, Reservation, SweepState, TrialRecord, TrialState
 from sweeps.store.store import Store
 from sweeps.store.workspace import check_store_not_stale
-from trainables.measures.objectives import measured
+from trainables.publishing import measured
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, Launch, PrivacyPlan, Refusal, Scalar, TrialRun
 from trainables.worker.attempt import Attempt

@@ -96,10 +96,10 @@ def collect(workspace: Workspace, sweep: str, *, dry_run: bool = False) -> Colle
                 continue
             size = 0
             for number in range(1, one.attempts + 1):
-                checkpoints = Attempt.of(trials, one.key, number).checkpoints
-                size += checkpoints.size()
+                attempt = Attempt.of(trials, one.key, number)
+                size += attempt.checkpoint_bytes()
                 if not dry_run:
-                    checkpoints.discard()
+                    attempt.discard()
             if size:
                 gone.append(one.key)
                 freed += size

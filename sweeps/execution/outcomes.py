@@ -241,9 +241,9 @@ class Outcomes:
         self.table.changed(replace(done, reports={**record.reports, came.step: came.metrics}))
         # What cannot be deleted only takes space; the next write says why.
         with suppress(OSError):
-            Attempt.of(self.trials, record.key, result.attempt).checkpoints.discard(but=came.step)
+            Attempt.of(self.trials, record.key, result.attempt).discard(but=came.step)
             for earlier in range(1, result.attempt):
-                Attempt.of(self.trials, record.key, earlier).checkpoints.discard()
+                Attempt.of(self.trials, record.key, earlier).discard()
 
     def _fail(self, record: TrialRecord, reason: str) -> None:
         self._settle_failed(record, self._recovered(record), reason)

@@ -300,7 +300,7 @@ def _beside(
 
 
 def _state(run: papers.Reproduction, sweep: str, trial: TrialRecord) -> Mapping[str, np.ndarray]:
-    return Attempt.of(run.workspace.trials(sweep), trial.key, trial.attempts).load(trial.step)
+    return Attempt.of(run.workspace.trials(sweep), trial.key, trial.attempts).read(trial.step).state
 
 
 def _mean(trials: Sequence[TrialRecord], metric: str) -> float:

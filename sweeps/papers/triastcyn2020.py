@@ -427,7 +427,8 @@ def gradients(
     from trainables.training.released import record_gradients
 
     assert record.plan is not None
-    state = Attempt.of(workspace.trials(record.key.rsplit("-", 1)[0]), record.key, record.attempts).load(record.step)
+    attempt = Attempt.of(workspace.trials(record.key.rsplit("-", 1)[0]), record.key, record.attempts)
+    state = attempt.read(record.step).state
     data = SOURCES[str(options["source"])].load({key: one for key, one in options.items() if key != "source"})
     rng = np.random.default_rng(7)
     sides = [

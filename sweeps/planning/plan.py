@@ -29,8 +29,8 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import SYSTEM, TARGET_EPSILON, TrialRecord, TrialState
 from trainables.adaptation import places
-from trainables.measures.objectives import check_measurable
 from trainables.planning import check_unit, check_weights, of_their_metrics, resting_on_word
+from trainables.publishing import check_measurable
 from trainables.registry import SYSTEMS
 from trainables.system import Config, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, Scalar, System
 from trainables.training.noise import named

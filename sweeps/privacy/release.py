@@ -37,8 +37,7 @@ from sweeps.store.records import (
     TrialState,
     this_person,
 )
-from trainables.metrics import WITHHELD, Config, Dependence, Metric
-from trainables.scalarisation import Scalarisation
+from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalarisation
 from trainables.system import PrivacyPlan
 
 if TYPE_CHECKING:

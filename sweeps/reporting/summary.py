@@ -492,7 +492,7 @@ def _claims(trials: Sequence[Published]) -> list[ClaimRange]:
 
 
 def _released(trials: Sequence[Published]) -> dict[str, str]:
-    from trainables.measures.objectives import measured
+    from trainables.publishing import measured
     from trainables.registry import SYSTEMS
 
     names = {trial.system for trial in trials}

@@ -35,7 +35,7 @@ from sweeps.store.population import AddingRule
 from sweeps.store.records import TARGET_EPSILON, Proposal, Settlement, SweepRecord, SweepState, TrialState, trial_key
 from sweeps.store.store import Store
 from sweeps.store.workspace import ANNOUNCED, Workspace
-from trainables.measures.objectives import measured
+from trainables.publishing import measured
 from trainables.sealed.search import (
     COINS,
     KEY_BYTES,

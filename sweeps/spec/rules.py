@@ -63,10 +63,9 @@ from trainables.data.source import FeaturedSource
 from trainables.data.splits import PART, PartSplit
 from trainables.data.table import TABLE
 from trainables.hooks import ReleasesModel
-from trainables.measures.objectives import MEASURES, measured, missing
 from trainables.measures.quality import GROUPED, QUALITY, own_function, own_metrics
 from trainables.planning import check_unit, check_weights
-from trainables.publishing import OWN_METRICS, declared, natural_worst
+from trainables.publishing import MEASURES, OWN_METRICS, declared, measured, missing, natural_worst
 from trainables.system import DatasetSpec, Dependence, Metric, Scalar, System, traits_of
 from trainables.validation.histogram_bins import reported
 from trainables.validation.planning import check_private

@@ -23,8 +23,8 @@ from pydantic import (
 from dpcore.events import Adjacency
 from sweeps.spec.domains import SAME_AS, Domain, SameAs
 from trainables.adaptation import places
+from trainables.metrics import Scalarisation
 from trainables.plugins import OBJECT
-from trainables.scalarisation import Scalarisation
 from trainables.system import PrivacyTarget, RunSettings, Scalar
 from trainables.units import RECORD
 

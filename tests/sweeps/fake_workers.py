@@ -78,7 +78,7 @@ class Worker:
         self.attempt = Attempt.of(self.trials, self.member.key, self.member.attempt)
         self.claimed = False
         if self.member.resume_attempt:
-            Attempt.of(self.trials, self.member.key, self.member.resume_attempt).load(self.member.from_step)
+            Attempt.of(self.trials, self.member.key, self.member.resume_attempt).read(self.member.from_step)
 
     def execute(self, intervals: int, length: int, stop_inside: bool) -> None:
         """Run some intervals; with `stop_inside`, end in the middle of the last one. A fenced worker stops."""

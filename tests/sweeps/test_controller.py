@@ -325,7 +325,7 @@ def test_a_launch_on_a_node_that_is_to_go_moves_without_cost(controller: Control
     for entry in controller.store.ledger("shared"):
         if entry.attempt > 1 or entry.key not in moved:
             continue
-        left = max(Attempt.of(controller.trials, entry.key, 1).checkpoints.steps(), default=None)
+        left = max(Attempt.of(controller.trials, entry.key, 1).steps(), default=None)
         assert entry.executed_to == (entry.from_step if left is None else left)
     finished = [one for one in group.members if controller.table.records[one.key].state is TrialState.COMPLETE]
     assert len(finished) + len(again.members) == 4

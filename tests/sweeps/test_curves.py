@@ -114,7 +114,7 @@ def test_points_that_nobody_heard_of_are_taken_from_the_checkpoint(tmp_path):
 def test_steps_behind_a_published_point_are_not_run_again(tmp_path):
     """Another run of them would be a second release: the trial fails instead."""
     sweep, worker = half_told(tmp_path)
-    worker.attempt.checkpoints.discard()
+    worker.attempt.discard()
     sweep.lose(worker)
     sweep.finish()
     record = sweep.store.trials(fake_workers.NAME)[0]

@@ -59,7 +59,7 @@ def swept(tmp_path):
 
 
 def left(trials):
-    return [number for number in range(14) if attempt(trials, f"views-{number}").checkpoints.steps()]
+    return [number for number in range(14) if attempt(trials, f"views-{number}").steps()]
 
 
 def test_what_is_on_the_front_or_goes_on_stays_and_nothing_else(swept):
@@ -67,11 +67,11 @@ def test_what_is_on_the_front_or_goes_on_stays_and_nothing_else(swept):
     opened = sweeps.open("views", root=root)
     front = {int(key.rpartition("-")[2]) for key in opened.front().keys}
     expected = sorted({*front, opened.best().number, 13})
-    before = sum(attempt(trials, f"views-{number}").checkpoints.size() for number in range(14))
+    before = sum(attempt(trials, f"views-{number}").checkpoint_bytes() for number in range(14))
     dry = opened.gc(dry_run=True)
     assert left(trials) == list(range(14))
     done = opened.gc()
-    after = sum(attempt(trials, f"views-{number}").checkpoints.size() for number in range(14))
+    after = sum(attempt(trials, f"views-{number}").checkpoint_bytes() for number in range(14))
     assert left(trials) == expected != list(range(14))
     assert (done.trials, done.bytes, done.on_front) == (dry.trials, dry.bytes, dry.on_front)
     assert done.bytes == before - after > 0

@@ -251,7 +251,9 @@ def seen(root: Path, kind: str) -> Seen:
         trials = store.trials(NAME)
         left = [one for one in trials if one.state is TrialState.COMPLETE]
         states = {
-            one.number: Attempt.of(workspace.trials(NAME), one.key, 1).load(one.plan.steps) for one in left if over
+            one.number: Attempt.of(workspace.trials(NAME), one.key, 1).read(one.plan.steps).state
+            for one in left
+            if over
         }
     return Seen(
         charged,

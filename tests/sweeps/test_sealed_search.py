@@ -58,7 +58,7 @@ def test_the_winner_is_the_best_of_the_slots_that_were_drawn(tmp_path):
     assert winner.guarantee == slot.plan.guarantee
     assert (winner.guarantee.epsilon, winner.guarantee.status) == (3.0, Status.PROVED_UNDER_ASSUMPTIONS)
     assert covers_search(winner.guarantee)
-    state = Attempt.of(search.workspace.trials(search.name), winner.key, 1).load(slot.plan.steps)
+    state = Attempt.of(search.workspace.trials(search.name), winner.key, 1).read(slot.plan.steps).state
     assert {name: value.tolist() for name, value in state.items()} == {
         name: value.tolist() for name, value in best.state.items()
     }

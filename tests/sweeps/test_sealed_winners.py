@@ -27,7 +27,7 @@ from sweeps.store.records import Refutation, TrialState, this_person
 from sweeps.store.workspace import Workspace
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
-from trainables.scalarisation import Scalarisation
+from trainables.metrics import Scalarisation
 from trainables.sealed.search import BestScores, FirstSuccess, Slot
 from trainables.system import Refusal
 

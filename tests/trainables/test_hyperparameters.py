@@ -8,8 +8,7 @@ import pytest
 
 from dpcore.checks import InvalidValue
 from trainables.hyperparameters import complete, hyperparameter, hyperparameters, read
-from trainables.measures.objectives import MEASURES
-from trainables.publishing import declared
+from trainables.publishing import MEASURES, declared
 from trainables.registry import SYSTEMS
 from trainables.system import Dependence
 

@@ -15,9 +15,9 @@ from trainables.data import SOURCES
 from trainables.hooks import Twin
 from trainables.measures import quality
 from trainables.measures.membership import Attacked, likelihood_ratio_attack
-from trainables.measures.objectives import measure, missing
 from trainables.measures.quality import COMPUTED, QUALITY, value_of
 from trainables.metrics import Task
+from trainables.publishing import measure, missing
 from trainables.registry import SYSTEMS
 from trainables.reports import PrivateValidation
 from trainables.system import Launch, PrivacyPlan, PrivacyTarget, RunSettings, Scalar, TrialRun

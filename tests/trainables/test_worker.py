@@ -79,7 +79,7 @@ def test_what_is_withheld_is_in_no_curve_that_is_kept(tmp_path):
     run.launch = trial.LaunchContext(group=Launch(members=(), withheld=frozenset({Dependence.SIDE_CHANNEL})))
     run.report(1, {}, {"work": 1.0, "seconds": 2.0})
     run.checkpoint(2, {}, {})
-    assert Attempt.of(folder, "s-0", 1).checkpoints.read(2).curve == {1: {"work": 1.0}}
+    assert Attempt.of(folder, "s-0", 1).read(2).curve == {1: {"work": 1.0}}
 
 
 def test_a_failure_is_told_without_its_words(tmp_path, monkeypatch):
@@ -162,12 +162,12 @@ def test_a_checkpoint_has_one_predecessor(attempt):
     claim(attempt)
     for step in (1, 2, 3, 4):
         attempt.save(step, {"w": np.full(1, step)})
-    assert attempt.checkpoints.steps() == [4, 3]
+    assert attempt.steps() == [4, 3]
     attempt.folder.write("checkpoint.4.npz", b"")
-    assert attempt.checkpoints.readable(1, 9).step == 3
-    assert attempt.load(3)["w"] == [3]
+    assert attempt.readable(1, 9).step == 3
+    assert attempt.read(3).state["w"] == [3]
     with pytest.raises(Damaged, match=r"s-0/1/checkpoint\.4\.npz: 0 bytes"):
-        attempt.load(4)
+        attempt.read(4)
 
 
 def test_a_reader_sees_the_old_content_or_the_new_one(tmp_path):

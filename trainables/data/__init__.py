@@ -5,10 +5,10 @@ from __future__ import annotations
 from trainables.data import derived, images, packaged, table, texts, uci
 from trainables.data.own import OwnSource
 from trainables.data.source import AnySource
-from trainables.plugins import OrImported, by_name
+from trainables.plugins import ByName
 
 _KIND = "data source"
-_PUBLISHED: dict[str, AnySource] = by_name(
+_PUBLISHED: ByName[AnySource] = ByName(
     _KIND,
     packaged.DIGITS,
     packaged.UNIFORM,
@@ -30,12 +30,4 @@ _PUBLISHED: dict[str, AnySource] = by_name(
 _DERIVED = (derived.Pooled(_PUBLISHED), derived.Frozen(_PUBLISHED), derived.Projected(_PUBLISHED))
 
 
-class Sources(OrImported[AnySource]):
-    """Those above, and the user's own."""
-
-    def imported(self, name: str) -> AnySource:
-        """See `OrImported`."""
-        return OwnSource(name)
-
-
-SOURCES = Sources(by_name(_KIND, *_PUBLISHED.values(), *_DERIVED))
+SOURCES: ByName[AnySource] = ByName(_KIND, *_PUBLISHED.values(), *_DERIVED, imported=OwnSource)

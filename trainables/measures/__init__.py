@@ -1,6 +1,5 @@
 """What can be learnt of a trial beyond its own metrics: audits, membership attacks, quality.
 
-objectives   the measures that a spec may name
 quality      how good a released model is on public validation records, and functions of the user's own
 membership   membership attacks
 audits       counts for `dpcore.audit`, by one run or by many

@@ -16,7 +16,7 @@ from dpcore.checks import InvalidValue
 from trainables import plugins
 from trainables.adaptation import AS_BUILT, Adaptation, folder_of
 from trainables.metrics import WITH, Arguments
-from trainables.plugins import by_name
+from trainables.plugins import ByName
 from trainables.system import DatasetSpec, Hyperparameter, Task
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _coded(inputs: int, axes: int, needed: str, facts: DatasetSpec) -> str:
 _text = partial(_coded, 1, 1, "one sequence of token codes")
 _pair = partial(_coded, 2, 0, "two inputs of one code each (user and item)")
 _item = partial(_coded, 1, 0, "one input of one code (item)")
-MODELS: dict[str, ModelEntry] = by_name(
+MODELS: ByName[ModelEntry] = ByName(
     "model",
     ModelEntry("linear", "one linear layer on the flattened input", "networks:linear", _dense),
     ModelEntry("mlp", "one hidden layer of `hidden` ReLU units", "networks:dense", _dense, hidden=True),

@@ -22,9 +22,8 @@ from dpcore.events import PoissonSampled, blocks
 from dpcore.randomness import Streams
 from trainables.hooks import CanaryTrained, Twin
 from trainables.hyperparameters import read
-from trainables.measures.objectives import measure, wanted
 from trainables.metrics import scores_of
-from trainables.publishing import OWN_METRICS, published
+from trainables.publishing import OWN_METRICS, measure, published, wanted
 from trainables.rehearsal.findings import CannotRun, Rehearsed, Step
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal, RunSettings, State, System, TrialRun
 from trainables.training.hyperparameters import BatchHyperparameters

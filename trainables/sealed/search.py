@@ -22,7 +22,7 @@ from safetensors.numpy import load, save
 
 from dpcore.checks import InvalidValue
 from dpcore.randomness import numpy_generator
-from trainables.scalarisation import Scalarisation
+from trainables.metrics import Scalarisation
 from trainables.system import Config, PrivacyPlan, State, TrialRun
 from trainables.worker.files import Damaged
 

@@ -135,74 +135,6 @@ class Checkpoint:
     curve: Curve = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
-    """Those in `folder`; `place` names the attempt in their seals."""
-
-    folder: Folder
-    place: str
-
-    def save(
-        self, step: int, state: State, result: Mapping[str, Any] | None = None, curve: Curve | None = None
-    ) -> None:
-        """Keep `state` durably as the state after `step` steps, with the result if this ends the reservation."""
-        buffer = io.BytesIO()
-        said = {"step": step, "result": None if result is None else dict(result), "curve": curve or {}}
-        head = json.dumps(said).encode()
-        arrays = {f"{_STATE}{name}": value for name, value in state.items()}
-        np.savez(buffer, **{_HEAD: np.frombuffer(head, dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
-        self.folder.write(_name(step), with_checksum(f"{self.place}/{_name(step)}", buffer.getvalue()))
-        self._delete(self.steps()[KEPT:])
-
-    def steps(self) -> list[int]:
-        """Steps of the checkpoints that are there, readable or not, newest first."""
-        return steps_among(self.folder.names())
-
-    def read(self, step: int) -> Checkpoint:
-        """The checkpoint at `step`. Raises FileNotFoundError, Damaged."""
-        place = f"{self.place}/{_name(step)}"
-        content = self.folder.read(_name(step))
-        if content is None:
-            raise FileNotFoundError(place)
-        body = verify(place, content)
-        try:
-            with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
-                read = {name: arrays[name] for name in arrays.files}
-        except Exception as error:
-            # zipfile, zlib, numpy and struct each have errors of their own for bytes that are no archive of arrays.
-            raise Damaged(f"{place}: no archive of arrays ({type(error).__name__})") from None
-        if _HEAD not in read:
-            raise Damaged(f"{place}: no head")
-        head = parsed(place, read[_HEAD].tobytes())
-        whole_number(place, "its step", head.get("step"), step, step)
-        state = {name.removeprefix(_STATE): array for name, array in read.items() if name.startswith(_STATE)}
-        # At the step of a checkpoint the curve has a point too, where one is planned there.
-        return Checkpoint(step, state, head.get("result"), _curve_between(place, head.get("curve", {}), 0, step + 1))
-
-    def readable(self, at_least: int, below: int) -> Checkpoint | None:
-        """The newest undamaged one at a step in [at_least, below), None without one."""
-        for step in self.steps():
-            if at_least <= step < below:
-                with suppress(Damaged, FileNotFoundError):
-                    return self.read(step)
-        return None
-
-    def size(self) -> int:
-        """Bytes that they take together."""
-        sizes = self.folder.sizes()
-        return sum(sizes[_name(step)] for step in steps_among(sizes))
-
-    def discard(self, but: int | None = None) -> None:
-        """Free the space of all but the checkpoint at step `but`."""
-        self._delete([step for step in self.steps() if step != but])
-
-    def _delete(self, steps: list[int]) -> None:
-        # What cannot be deleted only takes space; the next write says why.
-        with suppress(OSError):
-            for step in steps:
-                self.folder.delete(_name(step))
-
-
 def steps_among(names: Iterable[str]) -> list[int]:
     """Steps of the checkpoints among the names of files, newest first."""
     return sorted((int(match[1]) for name in names if (match := _NAME.fullmatch(name))), reverse=True)
@@ -355,11 +287,6 @@ class Attempt:
         return cls(trials.child(key).child(str(attempt)), key, attempt)
 
     @property
-    def checkpoints(self) -> Checkpoints:
-        """Its checkpoints."""
-        return Checkpoints(self.folder, self._place)
-
-    @property
     def _place(self) -> str:
         return f"{self.key}/{self.number}"
 
@@ -422,11 +349,61 @@ class Attempt:
         """
         if self.folder.is_local:
             self._check_claim()
-        self.checkpoints.save(step, state, result, curve)
+        buffer = io.BytesIO()
+        said = {"step": step, "result": None if result is None else dict(result), "curve": curve or {}}
+        head = json.dumps(said).encode()
+        arrays = {f"{_STATE}{name}": value for name, value in state.items()}
+        np.savez(buffer, **{_HEAD: np.frombuffer(head, dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
+        self.folder.write(_name(step), with_checksum(f"{self._place}/{_name(step)}", buffer.getvalue()))
+        self._delete(self.steps()[KEPT:])
 
-    def load(self, step: int) -> State:
-        """State of the checkpoint at `step`. Raises FileNotFoundError, Damaged."""
-        return self.checkpoints.read(step).state
+    def steps(self) -> list[int]:
+        """Steps of its checkpoints that are there, readable or not, newest first."""
+        return steps_among(self.folder.names())
+
+    def read(self, step: int) -> Checkpoint:
+        """The checkpoint at `step`. Raises FileNotFoundError, Damaged."""
+        place = f"{self._place}/{_name(step)}"
+        content = self.folder.read(_name(step))
+        if content is None:
+            raise FileNotFoundError(place)
+        body = verify(place, content)
+        try:
+            with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+                read = {name: arrays[name] for name in arrays.files}
+        except Exception as error:
+            # zipfile, zlib, numpy and struct each have errors of their own for bytes that are no archive of arrays.
+            raise Damaged(f"{place}: no archive of arrays ({type(error).__name__})") from None
+        if _HEAD not in read:
+            raise Damaged(f"{place}: no head")
+        head = parsed(place, read[_HEAD].tobytes())
+        whole_number(place, "its step", head.get("step"), step, step)
+        state = {name.removeprefix(_STATE): array for name, array in read.items() if name.startswith(_STATE)}
+        # At the step of a checkpoint the curve has a point too, where one is planned there.
+        return Checkpoint(step, state, head.get("result"), _curve_between(place, head.get("curve", {}), 0, step + 1))
+
+    def readable(self, at_least: int, below: int) -> Checkpoint | None:
+        """The newest undamaged one at a step in [at_least, below), None without one."""
+        for step in self.steps():
+            if at_least <= step < below:
+                with suppress(Damaged, FileNotFoundError):
+                    return self.read(step)
+        return None
+
+    def checkpoint_bytes(self) -> int:
+        """Bytes that its checkpoints take together."""
+        sizes = self.folder.sizes()
+        return sum(sizes[_name(step)] for step in steps_among(sizes))
+
+    def discard(self, but: int | None = None) -> None:
+        """Free the space of all but the checkpoint at step `but`."""
+        self._delete([step for step in self.steps() if step != but])
+
+    def _delete(self, steps: list[int]) -> None:
+        # What cannot be deleted only takes space; the next write says why.
+        with suppress(OSError):
+            for step in steps:
+                self.folder.delete(_name(step))
 
     def fence(self) -> None:
         """Give the attempt up: its worker ends the interval that it is in, and begins no other."""
@@ -526,7 +503,7 @@ class Attempt:
         result, found = None, list[int | Damaged]()
         for step in steps_among(names):
             try:
-                checkpoint = self.checkpoints.read(step)
+                checkpoint = self.read(step)
                 if checkpoint.result is not None:
                     if step != to_step:
                         expected = f"of a reservation that ends at {to_step}"
@@ -551,7 +528,7 @@ def latest_checkpoint(
     `below` is run again.
     """
     for attempt in sorted(attempts, reverse=True):
-        found = Attempt.of(trials, key, attempt).checkpoints.readable(max(at_least, 1), below)
+        found = Attempt.of(trials, key, attempt).readable(max(at_least, 1), below)
         if found is not None:
             return attempt, found
     return None

@@ -182,7 +182,7 @@ def open_run(member: TrialRun, trials: Folder, secret: bytes) -> RecordedRun:
         attempt.claim(member.from_step)
     state: State | None = None
     if member.resume_attempt:
-        state = Attempt.of(trials, member.key, member.resume_attempt).load(member.from_step)
+        state = Attempt.of(trials, member.key, member.resume_attempt).read(member.from_step).state
     streams = Streams(secret=secret, seed=member.seed, key=member.key, attempt=member.attempt)
     return RecordedRun(member, member.from_step, state, streams, attempt)
 
@@ -263,7 +263,7 @@ def train(runs: list[RecordedRun], launch: LaunchContext) -> dict[str, tuple[str
 
 
 def _measured(launch: LaunchContext, asked: tuple[str, ...], member: TrialRun, state: State) -> Mapping[str, float]:
-    from trainables.measures.objectives import measure, measured, wanted
+    from trainables.publishing import measure, measured, wanted
 
     known, system, group = measured(asked), SYSTEMS[member.plan.system], launch.group
     names = [one for one in wanted(asked, system) if known[one].depends not in group.withheld]

@@ -36,7 +36,7 @@ from sweeps.certificate.signing import key_text, signed
 from sweeps.certificate.verify import recomputed, verify
 from sweeps.privacy.charge import TOLERANCE, LaunchCharge
 from sweeps.privacy.ledger import Tuned, both
-from trainables.scalarisation import Scalarisation
+from trainables.metrics import Scalarisation
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ADD_REMOVE = Adjacency.ADD_REMOVE
