@@ -28,7 +28,7 @@ def kept(folder: Path, key: str, write: Callable[[Path], None], read: Callable[[
     """What `read` finds in the folder `key` below `folder`, which `write` fills if nobody did yet. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     place, part = folder / key, folder / f"{key}.{socket.gethostname()}.part"
-    with os.fdopen(os.open(_lock(place), os.O_CREAT | os.O_RDWR, 0o600)) as lock:
+    with os.fdopen(os.open(folder / f"{key}.lock", os.O_CREAT | os.O_RDWR, 0o600)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             return read(place)
@@ -41,12 +41,12 @@ def kept(folder: Path, key: str, write: Callable[[Path], None], read: Callable[[
             write(part)
             for one in part.iterdir():
                 one.chmod(0o600)
-                _to_disk(one)
+                to_disk(one)
             part.rename(place)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
-        _to_disk(folder)
+        to_disk(folder)
         try:
             return read(place)
         except _UNREADABLE as error:
@@ -136,11 +136,8 @@ def _taken(file: Any) -> bool:
     return False
 
 
-def _lock(place: Path) -> Path:
-    return place.with_name(f"{place.name}.lock")
-
-
-def _to_disk(place: Path) -> None:
+def to_disk(place: Path) -> None:
+    """A file or a folder survives a power loss."""
     opened = os.open(place, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -419,17 +419,11 @@ def check_weights(system: System, facts: DatasetSpec) -> None:
     """
     if traits_of(system).weights:
         return
+    remedy, no = "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, which clip", f"with {system.name}: its claim"
     if facts.loss or facts.task is Task.TOKENS:
-        expected = (
-            f"no other loss with {system.name}: its claim, or what it reports, is of the loss of classes or numbers"
-        )
-        remedy = "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, which clip the gradient of any loss."
-        raise InvalidValue("data.loss", facts.loss, expected, remedy)
+        expected = f"no other loss {no}, or what it reports, is of the loss of classes or numbers"
+        raise InvalidValue("data.loss", facts.loss, expected, f"{remedy} the gradient of any loss.")
     if facts.weights is not None:
-        expected = f"no weights with {system.name}: its claim is proved for a loss that counts every record once"
-        remedy = (
-            "Sweep noisy-sgd, noisy-adam, clipped-sgld or dp-sgld, which clip after the weight, or drop the weights."
-        )
-        raise InvalidValue(
-            "data.weight" if facts.weights.column else "data.class_weights", str(facts.weights), expected, remedy
-        )
+        name = "data.weight" if facts.weights.column else "data.class_weights"
+        expected = f"no weights {no} is proved for a loss that counts every record once"
+        raise InvalidValue(name, str(facts.weights), expected, f"{remedy} after the weight, or drop the weights.")

@@ -14,9 +14,10 @@ declaration the parts add.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import TypeAdapter
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Event
@@ -87,14 +88,6 @@ class PrivateReports:
         count = sum(from_step < step <= stop for step in self.at)
         return several(self.histogram, count) if count else Composed()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        own = asdict(self) | {"at": list(self.at)}
-        own["histogram"]["adjacency"] = str(self.histogram.adjacency)
-        return own
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> PrivateReports:
-        """The inverse of `to_dict`."""
-        histogram = {**data["histogram"], "adjacency": Adjacency(data["histogram"]["adjacency"])}
-        return cls(**{**data, "histogram": NoisyHistogram(**histogram), "at": tuple(data["at"])})
+WRITTEN: TypeAdapter[PrivateReports | None] = TypeAdapter(PrivateReports | None)
+"""What a plan records of its reports, as plain JSON values and back."""

@@ -19,7 +19,7 @@ from dpcore.events import Adjacency, Event
 from dpcore.guarantee import Guarantee, Status
 from dpcore.mechanisms import protocol
 from dpcore.randomness import Streams
-from trainables import plugins
+from trainables import plugins, reports
 from trainables.metrics import TOKEN_LOSSES, WITHHELD, Config, Dependence, Metric, Scalar, Task
 from trainables.reports import PrivateReports, PrivateValidation
 from trainables.units import RECORD, Unit, Units
@@ -391,7 +391,7 @@ class PrivacyPlan:
             "beside": [guarantee.to_dict() for guarantee in self.beside],
             "work": self.work,
             "group": self.group,
-            "validation": None if self.validation is None else self.validation.to_dict(),
+            "validation": reports.WRITTEN.dump_python(self.validation, mode="json"),
         }
 
     def to_json(self) -> str:
@@ -406,8 +406,7 @@ class PrivacyPlan:
         fields["solved"] = tuple(fields["solved"])
         fields["guarantee"] = Guarantee.from_dict(fields["guarantee"])
         fields["beside"] = tuple(Guarantee.from_dict(one) for one in fields["beside"])
-        if (reports := fields.get("validation")) is not None:
-            fields["validation"] = PrivateReports.from_dict(reports)
+        fields["validation"] = reports.WRITTEN.validate_python(fields.get("validation"))
         return cls(**fields)
 
 

@@ -25,7 +25,7 @@ from sweeps.reporting.trials import PAGE, selected
 from sweeps.store.records import LedgerEntry, Settlement, TrialState
 from sweeps.store.workspace import Workspace
 from tests.sweeps.view_sweeps import complete, guarantee, launch, mixed_sweep, new_sweep
-from trainables.worker.attempt import LONGEST_NAME, Attempt
+from trainables.worker.attempt import Attempt
 
 SECOND = 10**9
 
@@ -153,7 +153,7 @@ def test_running_trials_come_first_with_their_step(tmp_path, show, command):
     assert numbers(out)[0] == 9
     assert "4/10" in next(line for line in out.splitlines() if re.match(r" *9 ", line))
     shown = python.open("views", root=tmp_path).trials("state=running").loc[9]
-    assert (shown["at_step"], shown["node"]) == (4, platform.node()[:LONGEST_NAME])
+    assert (shown["at_step"], shown["node"]) == (4, platform.node())
     assert f"running  at step 4 of 10 on {shown['node']}, about " in show("views", "9")
     # Of records that lie elsewhere nothing is known, and all else is shown.
     elsewhere = ("--store", Workspace.at(tmp_path).store_url, "--root", tmp_path / "other")

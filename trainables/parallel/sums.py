@@ -136,17 +136,17 @@ def _nccl(store: dist.Store, rank: int, size: int) -> Any:
     return dist.ProcessGroupNCCL(store, rank, size, options)
 
 
-def _broadcast(group: Any, tensor: Tensor, root: int) -> Any:
-    options = dist.BroadcastOptions()  # type: ignore[attr-defined]
-    options.rootRank, options.rootTensor, options.timeout = root, 0, PATIENCE
-    return group.broadcast([tensor], options)
+def _from_first(options: Any) -> Any:
+    options.rootRank, options.rootTensor, options.timeout = OWNER, 0, PATIENCE
+    return options
 
 
-def _reduce(group: Any, tensor: Tensor, root: int) -> Any:
-    options = dist.ReduceOptions()  # type: ignore[attr-defined]
-    options.rootRank, options.rootTensor, options.timeout = root, 0, PATIENCE
-    options.reduceOp = dist.ReduceOp(dist.ReduceOp.SUM)
-    return group.reduce([tensor], options)
+def _broadcast(group: Any, tensor: Tensor) -> Any:
+    return group.broadcast([tensor], _from_first(dist.BroadcastOptions()))  # type: ignore[attr-defined]
+
+
+def _reduce(group: Any, tensor: Tensor) -> Any:
+    return group.reduce([tensor], _from_first(dist.ReduceOptions()))  # type: ignore[attr-defined]
 
 
 class LinkEnded(RuntimeError):
@@ -165,10 +165,10 @@ class _Gloo:
     def add_up(self, tensor: Tensor) -> None:
         self._finish(_reduce, tensor)
 
-    def _finish(self, exchange: Callable[[Any, Tensor, int], Any], tensor: Tensor) -> None:
+    def _finish(self, exchange: Callable[[Any, Tensor], Any], tensor: Tensor) -> None:
         """Wait in naps, a hundredth of what has been waited already: Gloo itself cannot be woken from outside."""
         with _ended_by_others():
-            work = exchange(self.group, tensor, OWNER)
+            work = exchange(self.group, tensor)
         if self.alive is not _certainly:
             began = asked = time.monotonic()
             while not work.is_completed():
@@ -201,10 +201,10 @@ class _Bridged:
             received = torch.empty_like(tensor, device="cpu")
             self.outer.spread(received)
             tensor.copy_(received)
-        _broadcast(self.own, tensor, 0).wait()
+        _broadcast(self.own, tensor).wait()
 
     def add_up(self, tensor: Tensor) -> None:
-        _reduce(self.own, tensor, 0).wait()
+        _reduce(self.own, tensor).wait()
         if self.outer is not None:
             self.outer.add_up(tensor.cpu())
 

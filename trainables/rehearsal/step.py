@@ -16,10 +16,10 @@ from dpcore.gradients.refusals import refuse
 from trainables import memory
 from trainables.models.registry import outputs
 from trainables.rehearsal.findings import CannotRun, MemoryLimits, Step
-from trainables.system import Dataset, DatasetSpec, RunSettings, Task
+from trainables.system import DatasetSpec, RunSettings, Task
 from trainables.team import device_named
-from trainables.training.losses import loss_function, tensor
-from trainables.training.made_up import made_up
+from trainables.training.losses import loss_function
+from trainables.training.made_up import made_up_records
 
 Loss = Callable[[Any, Any], Tensor]
 Saying = Callable[[str], None]
@@ -149,26 +149,20 @@ class _Batch:
 
     @classmethod
     def of(cls, facts: DatasetSpec, count: int, device: torch.device) -> _Batch:
-        data = made_up(facts, count, 0)
-        if facts.unit_records == 1:
-            return cls(*_columns(data, device), None)
-        assert data.units is not None
-        rows, taken = data.units.rows(torch.arange(count).numpy(), facts.unit_records)
-        inputs, targets = _columns(data, device)
-        at = torch.from_numpy(rows).to(device)
-        return cls(tuple(one[at] for one in inputs), targets[at], torch.from_numpy(taken).to(device))
+        most = facts.unit_records
+        inputs, targets = made_up_records(facts, count * most, device)
+        if most == 1:
+            return cls(inputs, targets, None)
+        # Units have 1, 2, ... up to their largest number of records, in turn.
+        taken = torch.arange(most) <= torch.arange(count)[:, None] % most
+        units = (count, most)
+        return cls(tuple(one.unflatten(0, units) for one in inputs), targets.unflatten(0, units), taken.to(device))
 
     def records(self) -> tuple[tuple[Tensor, ...], Tensor]:
         """Inputs and targets [N, ...] of the records that are there."""
         if self.taken is None:
             return self.inputs, self.targets
         return tuple(one[self.taken] for one in self.inputs), self.targets[self.taken]
-
-
-def _columns(data: Dataset, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
-    # Of their own: the made-up records lie over each other.
-    inputs = tuple(tensor(array, device).clone() for array in data.train.inputs.values())
-    return inputs, tensor(data.train.targets, device).clone()
 
 
 def _one_record(model: nn.Module, loss: Loss, facts: DatasetSpec, few: _Batch) -> None:

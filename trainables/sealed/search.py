@@ -20,7 +20,6 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from safetensors.numpy import load, save
 
-from dpcore.checks import InvalidValue
 from dpcore.randomness import numpy_generator
 from trainables.metrics import Scalarisation
 from trainables.system import Config, PrivacyPlan, State, TrialRun
@@ -266,13 +265,9 @@ class TooLarge(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Encrypts under one key. Raises InvalidValue for a key of another length than `KEY_BYTES`."""
+    """Encrypts under one key of `KEY_BYTES` from a cryptographic source."""
 
     key: bytes = field(repr=False)
-
-    def __post_init__(self) -> None:
-        if len(self.key) != KEY_BYTES:
-            raise InvalidValue("key", "(hidden)", f"{KEY_BYTES} bytes from a cryptographic source")
 
     @classmethod
     def new_key(cls) -> bytes:

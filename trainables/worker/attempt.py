@@ -233,8 +233,6 @@ NODE_LEAVES = "its node had notice to go, and it moves"
 
 LARGEST = 2**62
 """No step is larger: the store's integers end at 2**63."""
-LONGEST_NAME = 64
-"""Letters of a machine's name that are kept."""
 
 _NUMBERED = re.compile(r"horizon\.(0|[1-9]\d{0,17})\.json", re.ASCII)
 
@@ -462,7 +460,7 @@ class Attempt:
             raise OSError(errno.ESTALE, f"{self.folder.url} is no longer the folder that this worker claimed")
 
     def _note(self, name: str, until_step: int, *, durable: bool = True) -> None:
-        text = json.dumps({"until_step": until_step, "node": platform.node()[:LONGEST_NAME]}).encode()
+        text = json.dumps({"until_step": until_step, "node": platform.node()}).encode()
         self.folder.write(name, with_checksum(f"{self._place}/{name}", text), durable=durable)
 
     def _said(self, name: str) -> dict[str, Any]:
@@ -471,11 +469,10 @@ class Attempt:
         return {} if content is None else parsed(place, verify(place, content))
 
     def _noted(self, name: str) -> Reading:
+        place = f"{self._place}/{name}"
         try:
             said = self._said(name)
-            return (
-                whole_number(f"{self._place}/{name}", "its step", said.get("until_step"), 0, LARGEST) if said else None
-            )
+            return whole_number(place, "its step", said.get("until_step"), 0, LARGEST) if said else None
         except Damaged as damaged:
             return damaged
 
@@ -483,7 +480,7 @@ class Attempt:
     def node(self) -> str:
         """The name of the machine whose worker has it; empty where nothing says it."""
         with suppress(OSError, Damaged):
-            return str(self._said(MIRROR).get("node", ""))[:LONGEST_NAME]
+            return str(self._said(MIRROR).get("node", ""))
         return ""
 
     def _horizon(self, names: Collection[str]) -> Reading:

@@ -26,6 +26,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from dpcore import checks
+from trainables.kept import to_disk
 from trainables.worker.redaction import holds_secret, redacted, shown_url
 
 _UNREADABLE = (errno.EIO, errno.EACCES, errno.EPERM, errno.EBADMSG, errno.EUCLEAN, errno.EISDIR)
@@ -84,7 +85,7 @@ class Folder:
             raise
         if durable:
             # The rename itself must survive a power loss, not only the file's content.
-            _sync(folder)
+            to_disk(folder)
 
     def claim(self, name: str, holder: str) -> bool:
         """Take `name` in this folder for this caller alone: of any number of callers at most one ever hears True.
@@ -108,7 +109,7 @@ class Folder:
                 stream.write(holder)
         except FileExistsError:
             return False
-        _sync(folder)
+        to_disk(folder)
         return True
 
     def holds(self, name: str, holder: str, names: Collection[str] | None = None) -> bool:
@@ -228,14 +229,6 @@ def _opened(scheme: str, place: str, options: str) -> tuple[Any, str]:
 def _single_component(name: str) -> None:
     if not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
         raise checks.InvalidValue("name", name, "one file or folder name without separators")
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # Records that show when they are not what was written: a checksum over a record's content and its own place.

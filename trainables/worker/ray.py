@@ -12,6 +12,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import ray
@@ -135,11 +136,6 @@ def draining_nodes() -> frozenset[str]:
     return frozenset(state.state.get_draining_nodes())
 
 
-ASKED_EVERY_SECONDS = 1.0
-
-_asked, _leaving = -ASKED_EVERY_SECONDS, frozenset[str]()
-
-
 def notice(with_workers: bool) -> Callable[[], bool]:
     """Asks whether this process's node, or one of its trial's workers' nodes, is to go.
 
@@ -149,16 +145,13 @@ def notice(with_workers: bool) -> Callable[[], bool]:
     if with_workers:
         group: Any = get_current_placement_group()
         nodes |= set(placement_group_table(group)["bundles_to_node_id"].values())
-    return lambda: not nodes.isdisjoint(_nodes_to_go())
+    return lambda: not nodes.isdisjoint(_nodes_to_go(int(time.monotonic())))
 
 
-def _nodes_to_go() -> frozenset[str]:
-    global _asked, _leaving
-    now = time.monotonic()
-    if now - _asked >= ASKED_EVERY_SECONDS:
-        try:
-            _leaving = draining_nodes()
-        except (RayError, RuntimeError, OSError):
-            _leaving = frozenset()
-        _asked = time.monotonic()
-    return _leaving
+@lru_cache(maxsize=1)
+def _nodes_to_go(second: int) -> frozenset[str]:
+    """As the cluster says in this second of the process's clock; none where it does not answer."""
+    try:
+        return draining_nodes()
+    except (RayError, RuntimeError, OSError):
+        return frozenset()

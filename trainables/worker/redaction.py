@@ -6,7 +6,6 @@ variables that are named like a secret, and the passwords of URLs in the environ
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -42,7 +41,8 @@ def redacted(text: str, *urls: str | None) -> str:
     """
     known = {secret for url in (*os.environ.values(), *urls) if url and "://" in url for secret in _secrets_of(url)}
     known |= {value for name, value in os.environ.items() if _SECRET.search(name) and not _NO_SECRETS.search(name)}
-    spelled = {one for value in known if len(value) >= _SHORTEST for one in _spellings(value)}
+    ways = (str, unquote, unquote_plus, quote, quote_plus, partial(quote, safe=""))
+    spelled = {way(value) for value in known if len(value) >= _SHORTEST for way in ways}
     # The longest first: none is looked for in the remains of another.
     for value in sorted(spelled, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)" if value.isalpha() else re.escape(value), HIDDEN, text)
@@ -92,9 +92,3 @@ def _secrets_of(url: str) -> Iterator[str]:
         if user is not None and password != name:
             yield password or name
         yield from (value for _, option, value in _OPTION.findall(rest) if _SECRET.search(unquote(option)))
-
-
-def _spellings(value: str) -> set[str]:
-    plain = {value, unquote(value), unquote_plus(value)}
-    written = {json.dumps(one)[1:-1] for one in plain} | {repr(one)[1:-1] for one in plain}
-    return plain | written | {way(one) for one in plain for way in (partial(quote, safe=""), quote, quote_plus)}

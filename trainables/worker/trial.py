@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from dpcore.randomness import Streams
 from trainables import memory
 from trainables.measures.quality import QUALITY, NoFiniteNumber, own_metrics
-from trainables.publishing import Undeclared, published
+from trainables.publishing import Undeclared, measure, measured, published, wanted
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Launch, Run, State, TrialRun
 from trainables.worker.attempt import (
@@ -83,11 +83,13 @@ class LaunchContext:
 
         cheap  the part of it that costs no more than judging does: at each point of the curve too
         """
-        asked = self.group.measures
+        asked, system, group = self.group.measures, SYSTEMS[member.plan.system], self.group
         if cheap:
             own = own_metrics(asked)
             asked = tuple(name for name in asked if name in QUALITY or name in own)
-        return _measured(self, asked, member, state) if self.group.measures else {}
+        known = measured(asked)
+        names = [one for one in wanted(asked, system) if known[one].depends not in group.withheld]
+        return measure(names, system, member, state, self.data, group.execution) if names else {}
 
 
 @dataclass(slots=True)
@@ -260,14 +262,6 @@ def train(runs: list[RecordedRun], launch: LaunchContext) -> dict[str, tuple[str
         text = f"{first}\n\n{traceback.format_exc()}"
         return {run.member.key: ("error", f"{what}; the whole text is in {run.attempt.explain(text)}") for run in runs}
     return {run.member.key: ended for run in runs}
-
-
-def _measured(launch: LaunchContext, asked: tuple[str, ...], member: TrialRun, state: State) -> Mapping[str, float]:
-    from trainables.publishing import measure, measured, wanted
-
-    known, system, group = measured(asked), SYSTEMS[member.plan.system], launch.group
-    names = [one for one in wanted(asked, system) if known[one].depends not in group.withheld]
-    return measure(names, system, member, state, launch.data, group.execution)
 
 
 def _without_values(failure: Exception) -> str:
