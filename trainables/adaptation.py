@@ -99,12 +99,7 @@ def check_folder(model: str) -> None:
     tensor_files("model", model)
     folder = Path(folder_of(model)).expanduser()
     if not (folder / _CONFIG).is_file():
-        adapters = (folder / "adapter_config.json").is_file()
-        remedy = (
-            "Merge the adapters into their model first."
-            if adapters
-            else "save_pretrained of transformers, or save_for_hf of timm, writes it."
-        )
+        remedy = "save_pretrained of transformers, or save_for_hf of timm, writes it: adapters merged into their model."
         raise InvalidValue("model", model, f"a folder with {_CONFIG} beside the weights", remedy)
     try:
         known = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))

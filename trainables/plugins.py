@@ -169,27 +169,10 @@ def offered(group: str) -> dict[str, EntryPoint]:
     return found
 
 
-def offered_systems() -> Iterator[Any]:
+def offered_systems() -> list[Any]:
     """The systems that installed packages offer and the operator lets run."""
     policy = Policy.of_environment()
-    for entry in entry_points(group=ENTRY_POINTS):
-        if policy.permits(entry.value):
-            yield entry.load()
-
-
-def meet(system: str) -> bool:
-    """Imports what `system` is of: a `module:object`, or the installed package that offers it; whether there is one.
-
-    Raises InvalidValue where it is not permitted.
-    """
-    if OBJECT.fullmatch(system):
-        brought("system", system)
-        return True
-    entry = offered(ENTRY_POINTS).get(system)
-    if entry is not None:
-        check_permitted("system", entry.value)
-        entry.load()
-    return entry is not None
+    return [entry.load() for entry in entry_points(group=ENTRY_POINTS) if policy.permits(entry.value)]
 
 
 def module_of(system: str) -> str | None:
@@ -209,12 +192,21 @@ def withheld_systems() -> dict[str, str]:
 
 
 def mechanism_of(system: str, written: Mapping[str, Any]) -> protocol.Mechanism:
-    """Read from a plan of `system`: a kind that is not ours lives in the installed package that offers the system."""
+    """Read from a plan of `system`: a kind that is not ours is known once the code that offers the system was imported.
+
+    Raises InvalidValue where there is no such kind, or that code is not permitted.
+    """
     try:
         return protocol.from_dict(written)
     except InvalidValue as unknown:
-        if unknown.name != "kind" or not meet(system):
+        entry = offered(ENTRY_POINTS).get(system)
+        if unknown.name != "kind" or not (entry or OBJECT.fullmatch(system)):
             raise
+    if entry is None:
+        brought("system", system)
+    else:
+        check_permitted("system", entry.value)
+        entry.load()
     return protocol.from_dict(written)
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from dpcore.randomness import Purpose
 from tests.trainables.recording import CPU, MemoryRun, blobs, facts_of, gradient_task, linear, memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.parallel.sums import Layout, serve, shards
+from trainables.parallel.sums import serve, shards
 from trainables.system import Dataset, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 from trainables.training.hyperparameters import epochs_of
@@ -148,10 +148,7 @@ def test_shards_cover_every_record_once_and_evenly(n: int, workers: int) -> None
 def test_a_flat_tensor_holds_every_type_exactly() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2, dtype=torch.float64), nn.Linear(2, 2, dtype=torch.bfloat16))
     parameters = dict(model.named_parameters())
-    layout = Layout.of(parameters)
-    flat = layout.zeros(CPU)
-    layout.pack(parameters, flat)
-    back = layout.unpack(flat)
+    back = unpacked(packed(parameters, parameters), parameters)
     assert list(back) == list(parameters)
     assert all(torch.equal(back[name].to(one.dtype), one) for name, one in parameters.items())
 

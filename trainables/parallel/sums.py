@@ -219,36 +219,19 @@ def shards(n: int, workers: int) -> tuple[range, ...]:
     return tuple(range(n * rank // workers, n * (rank + 1) // workers) for rank in range(workers))
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Order, shapes and type of the trainable parameters; equal on both sides of a link.
+def packed(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> Tensor:
+    """One flat tensor of `tensors` in the order of `like`; equal for both sides of a link.
 
-    kind  the smallest type, float32 at least, that holds each parameter exactly
+    Its type is the smallest, float32 at least, that holds each of `like` exactly.
     """
+    kind = reduce(torch.promote_types, (one.dtype for one in like.values()), _SHORTEST)
+    return torch.cat([tensors[name].detach().flatten().to(kind) for name in like])
 
-    shapes: Mapping[str, torch.Size]
-    kind: torch.dtype
 
-    @classmethod
-    def of(cls, parameters: Mapping[str, Tensor]) -> Layout:
-        """The layout of these."""
-        kinds = (one.dtype for one in parameters.values())
-        return cls({name: one.shape for name, one in parameters.items()}, reduce(torch.promote_types, kinds, _SHORTEST))
-
-    def zeros(self, device: torch.device) -> Tensor:
-        """A flat tensor for all of them."""
-        return torch.zeros(sum(one.numel() for one in self.shapes.values()), dtype=self.kind, device=device)
-
-    @torch.no_grad()
-    def pack(self, tensors: Mapping[str, Tensor], into: Tensor) -> None:
-        """Copy `tensors` (by name) into the flat one."""
-        for name, part in self.unpack(into).items():
-            part.copy_(tensors[name])
-
-    def unpack(self, flat: Tensor) -> dict[str, Tensor]:
-        """Views into the flat tensor, by name and in their shapes."""
-        parts = flat.split([one.numel() for one in self.shapes.values()])
-        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+def unpacked(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Views into a flat tensor, by the names and in the shapes of `like`."""
+    parts = flat.split([one.numel() for one in like.values()])
+    return {name: part.view(one.shape) for (name, one), part in zip(like.items(), parts, strict=True)}
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -256,20 +239,18 @@ def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 class LinkedSums:
-    """Sums over all records, formed by the workers at the other end of `link`; the owner's side."""
+    """Sums over all records, formed by the workers at the other end of `link`; the owner's side, on the CPU."""
 
     def __init__(self, task: GradientTask, model: nn.Module, link: Link) -> None:
         self._task, self._link, self._parameters = task, link, _trained(model)
-        self._layout = Layout.of(self._parameters)
 
     def next(self) -> ClippedSum:
         """See `BatchSums`."""
-        cpu = torch.device("cpu")
-        sent, total = self._layout.zeros(cpu), self._layout.zeros(cpu)
-        self._layout.pack(self._parameters, sent)
+        sent = packed(self._parameters, self._parameters)
+        total = torch.zeros_like(sent)
         self._link.spread(sent)
         self._link.add_up(total)
-        return ClippedSum(tensors=self._layout.unpack(total), clip_norm=self._task.clip_norm)
+        return ClippedSum(tensors=unpacked(total, self._parameters), clip_norm=self._task.clip_norm)
 
 
 def serve(task: GradientTask, data: Dataset, rank: int, workers: int, link: Link, device: torch.device) -> None:
@@ -278,14 +259,11 @@ def serve(task: GradientTask, data: Dataset, rank: int, workers: int, link: Link
         model = build_model(task.config, task.model_seed, data.facts, device)
         sums = LocalSums(task, model, data, device, shards(data.present, workers)[rank])
         parameters = _trained(model)
-        layout = Layout.of(parameters)
         exchanged = torch.device("cpu") if link.on_cpu else device
-        received = layout.zeros(exchanged)
+        received = packed(parameters, parameters).to(exchanged)
         for _ in range(task.steps):
             link.spread(received)
             with torch.no_grad():
-                for name, one in layout.unpack(received).items():
+                for name, one in unpacked(received, parameters).items():
                     parameters[name].copy_(one)
-            part = layout.zeros(exchanged)
-            layout.pack(sums.next().tensors, part)
-            link.add_up(part)
+            link.add_up(packed(sums.next().tensors, parameters).to(exchanged))

@@ -6,6 +6,6 @@ No record of the data is read, so everything here may be printed.
 from __future__ import annotations
 
 from trainables.rehearsal.findings import CannotRun, MemoryLimits, Rehearsed, Step
-from trainables.rehearsal.rehearse import SetsItsRehearsal, Setting, rehearse
+from trainables.rehearsal.rehearse import Setting, rehearse
 
-__all__ = ["CannotRun", "MemoryLimits", "Rehearsed", "SetsItsRehearsal", "Setting", "Step", "rehearse"]
+__all__ = ["CannotRun", "MemoryLimits", "Rehearsed", "Setting", "Step", "rehearse"]

@@ -2,7 +2,8 @@
 
 Steps on Poisson batches are rehearsed as they are planned, over as many made-up records as give a few in each batch.
 Any other system looks at all records at once, in a way that only it knows: it is planned anew for a small number of
-them, and runs a few of its steps. A system for which this is wrong says what is right (`SetsItsRehearsal`).
+them, and runs a few of its steps. A system for which this is wrong has a method `rehearsal`, which changes
+the setting that it is given, and reads no record.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -63,22 +64,14 @@ class Setting:
     steps: int
 
 
-@runtime_checkable
-class SetsItsRehearsal(Protocol):
-    """A system that knows better than `setting_of` how it is rehearsed; it changes the setting that it is given."""
-
-    def rehearsal(self, setting: Setting) -> Setting:
-        """The setting to run. Reads no record."""
-        ...
-
-
 def setting_of(system: System, plan: PrivacyPlan, facts: DatasetSpec, replanned: Replanned) -> Setting:
     """The small trial that stands for `plan`; `replanned` plans the same configuration from other facts.
 
     Raises InvalidValue where the configuration cannot be planned again.
     """
     found = _sampled(plan, facts) or _whole(plan, facts, replanned)
-    return system.rehearsal(found) if isinstance(system, SetsItsRehearsal) else found
+    change: Callable[[Setting], Setting] = getattr(system, "rehearsal", lambda setting: setting)
+    return change(found)
 
 
 def sampling_rates(plan: PrivacyPlan) -> tuple[float, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,7 +73,7 @@ def examined(
         saying("one made-up record through the model")
         _one_record(model, loss, facts, few)
         saying(f"{len(few.targets)} made-up records forward and backward")
-        value = _finite_loss(model, loss, few, isolate=clip_norm is not None)
+        value, unreached = _finite_loss(model, loss, few, weights, isolate=clip_norm is not None)
         if wrong is not None:
             raise wrong
         if engine is not None and len(engine.unreached) == len(weights):
@@ -81,13 +81,10 @@ def examined(
                 f"no record's loss depends on any weight that is trained ({', '.join(list(weights)[:3])}): noise alone "
                 "would be added. Look for detach(), no_grad(), or an output that is made without them."
             )
-        unreached: tuple[str, ...] = ()
-
         units = execution.microbatch and max(1, execution.microbatch // facts.unit_records)
 
         def seconds(batch: _Batch, size: int | None) -> float:
             """Of a step over a batch: clipped gradients as the training forms them, or the gradient of the mean."""
-            nonlocal unreached
             _wait(device)
             began = time.perf_counter()
             if engine is not None and clip_norm is not None:
@@ -96,9 +93,7 @@ def examined(
                 )
             else:
                 inputs, targets = batch.records()
-                mean = loss(model(*inputs), targets).mean()
-                found = torch.autograd.grad(mean, list(weights.values()), allow_unused=True)
-                unreached = tuple(name for name, one in zip(weights, found, strict=True) if one is None)
+                torch.autograd.grad(loss(model(*inputs), targets).mean(), list(weights.values()), allow_unused=True)
             _wait(device)
             return time.perf_counter() - began
 
@@ -192,8 +187,11 @@ def _one_record(model: nn.Module, loss: Loss, facts: DatasetSpec, few: _Batch) -
         )
 
 
-def _finite_loss(model: nn.Module, loss: Loss, few: _Batch, *, isolate: bool) -> float:
-    """The mean loss. Raises CannotRun where it, or its gradient, is not finite; Refused."""
+def _finite_loss(
+    model: nn.Module, loss: Loss, few: _Batch, weights: Mapping[str, Tensor], *, isolate: bool
+) -> tuple[float, tuple[str, ...]]:
+    """The mean loss, and the `weights` that it does not depend on. Raises CannotRun where it, or its gradient, is not
+    finite; Refused."""
     inputs, targets = few.records()
     losses = loss((isolated(model) if isolate else model)(*inputs), targets)
     bad = int((~torch.isfinite(losses)).sum())
@@ -202,18 +200,17 @@ def _finite_loss(model: nn.Module, loss: Loss, few: _Batch, *, isolate: bool) ->
             f"the loss of {bad} of {len(targets)} made-up records is infinite or no number at the first weights. "
             "Look for a logarithm or a root of 0, a division by 0, or weights without a value."
         )
-    weights = {name: one for name, one in model.named_parameters() if one.requires_grad}
-    if losses.requires_grad:
-        found = torch.autograd.grad(losses.sum(), list(weights.values()), allow_unused=True)
-        broken = [
-            name for name, one in zip(weights, found, strict=True) if one is not None and not one.isfinite().all()
-        ]
-        if broken:
-            raise CannotRun(
-                f"the gradient of {', '.join(broken)} is infinite or no number at the first weights, though the loss "
-                "is finite: such a record would count as zero. Look for a root or a norm at 0."
-            )
-    return float(losses.mean())
+    if not losses.requires_grad:
+        return float(losses.mean()), tuple(weights)
+    every = torch.autograd.grad(losses.sum(), list(weights.values()), allow_unused=True)
+    found = dict(zip(weights, every, strict=True))
+    broken = [name for name, one in found.items() if one is not None and not one.isfinite().all()]
+    if broken:
+        raise CannotRun(
+            f"the gradient of {', '.join(broken)} is infinite or no number at the first weights, though the loss "
+            "is finite: such a record would count as zero. Look for a root or a norm at 0."
+        )
+    return float(losses.mean()), tuple(name for name, one in found.items() if one is None)
 
 
 def fitting(

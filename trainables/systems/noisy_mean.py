@@ -193,7 +193,7 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
         )
 
     def rehearsal(self, setting: Setting) -> Setting:
-        """See `trainables.rehearsal.SetsItsRehearsal`: without the pauses."""
+        """See `trainables.rehearsal`: without the pauses."""
         return replace(setting, plan=replace(setting.plan, config={**setting.plan.config, "step_seconds": 0.0}))
 
 

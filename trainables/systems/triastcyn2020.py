@@ -439,7 +439,7 @@ class WatchedDescent(NoisedDescent[Watched]):
         return (*others, stopping.guarantee(case.target.unit))
 
     def rehearsal(self, setting: Setting) -> Setting:
-        """See `trainables.rehearsal.SetsItsRehearsal`: each step looks at some records besides its batch."""
+        """See `trainables.rehearsal`: each step looks at some records besides its batch."""
         looked = read(EstimateHyperparameters, setting.plan.config).distance_records
         facts = setting.facts
         return replace(
