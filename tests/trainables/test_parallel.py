@@ -16,7 +16,7 @@ from torch import nn
 from dpcore.randomness import Purpose
 from tests.trainables.recording import CPU, MemoryRun, blobs, facts_of, gradient_task, linear, memory_run
 from tests.trainables.thread_team import ThreadTeam
-from trainables.parallel.sums import serve, shards
+from trainables.parallel.sums import packed, serve, shards, unpacked
 from trainables.system import Dataset, InputSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 from trainables.training.hyperparameters import epochs_of

@@ -268,7 +268,7 @@ def measured(*arguments):
 
 def test_a_shared_training_is_every_members_and_the_rest_is_ones_own(tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "SYSTEMS", {"shared": SimpleNamespace(fit=shared_training, metrics=METRICS)})
-    monkeypatch.setattr(trial, "_measured", measured)
+    monkeypatch.setattr(trial, "measure", measured)
     plan = SimpleNamespace(system="shared", config={})
     members = tuple(
         TrialRun(key=f"timed-{number}", attempt=1, seed=number, plan=plan, from_step=0, to_step=1)
