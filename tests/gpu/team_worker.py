@@ -8,11 +8,11 @@ from typing import cast
 import torch
 
 from tests.gpu.teams import HOST, WORKERS, records, task
-from trainables.parallel.sums import Backend, joined_store, serve, worker_link
+from trainables.parallel.sums import Backend, serve, worker_link
 
 
 def main(port: str, rank: str, backend: str, device: str, steps: str) -> None:
-    link = worker_link(joined_store(HOST, int(port)), HOST, int(rank), WORKERS, cast(Backend, backend))
+    link = worker_link((HOST, int(port)), HOST, int(rank), WORKERS, cast(Backend, backend))
     serve(task(device, int(steps)), records(), int(rank), WORKERS, link, torch.device(device))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from trainables.parallel.sums import Link, LinkedSums, joined_store, owner_link, owner_store, serve, worker_link
+from trainables.parallel.sums import Link, LinkedSums, owner_link, owner_store, serve, worker_link
 from trainables.system import Dataset
 from trainables.team import BatchSums, GradientTask
 
@@ -37,7 +37,7 @@ class ThreadTeam:
 
         def work(rank: int) -> None:
             try:
-                link = worker_link(joined_store(HOST, store.port), HOST, rank, self.workers, backend, inner="gloo")
+                link = worker_link((HOST, store.port), HOST, rank, self.workers, backend, inner="gloo")
                 self.serve(task, self.data, rank, self.workers, link, torch.device("cpu"))
             except BaseException as failure:
                 failures.append(failure)

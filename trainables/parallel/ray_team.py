@@ -27,17 +27,7 @@ from torch.distributed import DistError
 
 from trainables import memory
 from trainables.parallel.ray_shared import SharedData, TeamLayout
-from trainables.parallel.sums import (
-    Backend,
-    Link,
-    LinkedSums,
-    LinkEnded,
-    joined_store,
-    owner_link,
-    owner_store,
-    serve,
-    worker_link,
-)
+from trainables.parallel.sums import Backend, Link, LinkedSums, LinkEnded, owner_link, owner_store, serve, worker_link
 from trainables.team import BatchSums, GradientTask, device_named
 
 START_SECONDS = 180.0
@@ -71,7 +61,7 @@ class _Worker:
     def join(self, host: str, port: int, rank: int, workers: int, backend: Backend) -> None:
         """Meet the others at the owner's store."""
         self._rank, self._workers = rank, workers
-        self._link = worker_link(joined_store(host, port), get_node_ip_address(), rank, workers, backend)
+        self._link = worker_link((host, port), get_node_ip_address(), rank, workers, backend)
 
     def peak_memory_mb(self) -> float:
         """Of the run that is being served."""

@@ -87,11 +87,6 @@ def owner_store(host: str) -> dist.TCPStore:
     return dist.TCPStore(host, port, None, True, wait_for_workers=False, master_listen_fd=listening.detach())
 
 
-def joined_store(host: str, port: int) -> dist.TCPStore:
-    """The owner's store, as a worker sees it."""
-    return dist.TCPStore(host, port, None, False)
-
-
 def owner_link(store: dist.Store, host: str, workers: int, backend: Backend, alive: Alive) -> Link:
     """The owner's side. `host` is the address that the others reach this process by.
 
@@ -102,13 +97,15 @@ def owner_link(store: dist.Store, host: str, workers: int, backend: Backend, ali
 
 
 def worker_link(
-    store: dist.Store, host: str, rank: int, workers: int, backend: Backend, inner: Backend = "nccl"
+    owner: tuple[str, int], host: str, rank: int, workers: int, backend: Backend, inner: Backend = "nccl"
 ) -> Link:
     """The side of worker `rank`, 0..workers-1.
 
+    owner    host and port of its store
     backend  "gloo": one group on the CPU; "nccl": the workers' own group between GPUs
     inner    what the workers' own group is made of, when there is one
     """
+    store = dist.TCPStore(*owner, None, False)
     if backend == "gloo":
         return _Gloo(_gloo(dist.PrefixStore("owner", store), 1 + rank, 1 + workers, host), _certainly)
     among = dist.PrefixStore("workers", store)

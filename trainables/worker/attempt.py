@@ -30,8 +30,8 @@ import json
 import platform
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -265,6 +265,18 @@ class RecordsUnwritable(Ended):
 
 class NodeLeaves(OSError):
     """The node has notice that it is to go, so the attempt ends here and another goes on from its checkpoint."""
+
+    def __init__(self, why: str = NODE_LEAVES) -> None:
+        super().__init__(why)
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    """A write that the folder of records refuses inside is RecordsUnwritable."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordsUnwritable(f"{UNWRITABLE}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,18 +15,7 @@ from trainables.measures.quality import QUALITY, NoFiniteNumber, own_metrics
 from trainables.publishing import Undeclared, measure, measured, published, wanted
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, Launch, Run, State, TrialRun
-from trainables.worker.attempt import (
-    NODE_LEAVES,
-    UNWRITABLE,
-    Attempt,
-    Curve,
-    Ended,
-    NodeLeaves,
-    Overran,
-    Progress,
-    RecordsUnwritable,
-    TrialResult,
-)
+from trainables.worker.attempt import Attempt, Curve, Ended, NodeLeaves, Overran, Progress, TrialResult, recording
 from trainables.worker.files import Damaged, Folder
 
 
@@ -116,13 +104,13 @@ class RecordedRun(Run):
             )
         if self.launch.leaving():
             # Everything up to here is in a checkpoint, so that moving costs no step.
-            raise NodeLeaves(NODE_LEAVES)
+            raise NodeLeaves
         seconds = self.launch.group.seconds
         if seconds is not None and time.monotonic() - self.launch.opened > seconds:
             raise Overran
         if self._began is None:
             self._began = self.launch.begin()
-        with _records():
+        with recording():
             self.attempt.reserve_until(until_step)
 
     def report(self, step: int, state: State, metrics: Mapping[str, float]) -> None:
@@ -142,7 +130,7 @@ class RecordedRun(Run):
         """
         member = self.member
         if step != member.to_step:
-            with _records():
+            with recording():
                 self.attempt.save(step, state, curve=self._curve)
             if fresh := dict(list(self._curve.items())[self._told :]):
                 self._told = len(self._curve)
@@ -160,17 +148,9 @@ class RecordedRun(Run):
             peak_memory_mb=peak_memory_mb,
             curve=self._curve,
         ).model_dump()
-        with _records():
+        with recording():
             self.attempt.save(step, state, result)
         self.result = result
-
-
-@contextmanager
-def _records() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RecordsUnwritable(f"{UNWRITABLE}: {error}") from error
 
 
 def open_run(member: TrialRun, trials: Folder, secret: bytes) -> RecordedRun:
@@ -180,7 +160,7 @@ def open_run(member: TrialRun, trials: Folder, secret: bytes) -> RecordedRun:
     attempt's noise may have been drawn before, RecordsUnwritable when it cannot be claimed.
     """
     attempt = Attempt.of(trials, member.key, member.attempt)
-    with _records():
+    with recording():
         attempt.claim(member.from_step)
     state: State | None = None
     if member.resume_attempt:
