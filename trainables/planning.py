@@ -32,7 +32,7 @@ from dpcore.mechanisms.protocol import Mechanism
 from dpcore.rounding import epsilon_text
 from trainables import models
 from trainables.hyperparameters import complete, parameters, read
-from trainables.metrics import Config, Metric, Scalar
+from trainables.metrics import Config, Metric, Scalar, Task
 from trainables.plugins import OBJECT
 from trainables.reports import PUBLIC_VALIDATION
 from trainables.system import (
@@ -46,7 +46,6 @@ from trainables.system import (
     Run,
     RunSettings,
     System,
-    Task,
     Traits,
     traits_of,
 )

@@ -20,16 +20,7 @@ from sweeps.spec.problems import Problems
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.errors import StoreError
 from sweeps.store.lease import Lease
-from sweeps.store.records import (
-    Driver,
-    KnownPoint,
-    Note,
-    Request,
-    StopRequest,
-    SweepState,
-    Tag,
-    this_person,
-)
+from sweeps.store.records import Driver, KnownPoint, Note, Request, StopRequest, SweepState, Tag, this_person
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
 from sweeps.util.log import Event, say

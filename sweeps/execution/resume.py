@@ -24,15 +24,7 @@ from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors
 from sweeps.spec.sections import LARGEST_BUDGET, SweepSpec, TotalPrivacy, diff, learns, with_budgets
 from sweeps.store.lease import Lease
-from sweeps.store.records import (
-    Accepted,
-    Extension,
-    SweepRecord,
-    SweepState,
-    TrialRecord,
-    TrialState,
-    this_person,
-)
+from sweeps.store.records import Accepted, Extension, SweepRecord, SweepState, TrialRecord, TrialState, this_person
 from sweeps.store.store import Store
 from sweeps.util import fingerprint
 from sweeps.util.log import say

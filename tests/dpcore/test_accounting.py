@@ -19,16 +19,7 @@ from dpcore.accounting import (
     make,
 )
 from dpcore.calibrate import sampled_gaussian
-from dpcore.events import (
-    Adjacency,
-    Composed,
-    Gaussian,
-    NonPrivate,
-    PoissonSampled,
-    Repeated,
-    Unknown,
-    UnsupportedEvent,
-)
+from dpcore.events import Adjacency, Composed, Gaussian, NonPrivate, PoissonSampled, Repeated, Unknown, UnsupportedEvent
 from dpcore.gdp import eps_gdp
 from dpcore.guarantee import Guarantee, Status
 

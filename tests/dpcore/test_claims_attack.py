@@ -11,11 +11,7 @@ from scipy.special import ndtr
 from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant
 from dpcore.accountants.pld.laws import Discretised, guard
 from dpcore.accountants.pld.pairs import ReplacedSampledGaussian
-from dpcore.events import (
-    Adjacency,
-    Gaussian,
-    PoissonSampled,
-)
+from dpcore.events import Adjacency, Gaussian, PoissonSampled
 from dpcore.gdp import eps_gdp, mu_gdp, sigma_gaussian
 from dpcore.guarantee import Guarantee, Status
 from tests.dpcore.oracles import gaussian, replaced

@@ -10,14 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as theirs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.accountants.pld import (
-    DiscretisationInvalid,
-    PLDAccountant,
-    closed_forms,
-    convolution,
-    grid,
-    laws,
-)
+from dpcore.accountants.pld import DiscretisationInvalid, PLDAccountant, closed_forms, convolution, grid, laws
 from dpcore.accountants.pld import accountant as routes
 from dpcore.accountants.pld.closed_forms import total_variation
 from dpcore.accountants.pld.laws import Law

@@ -18,12 +18,7 @@ from ray.tune.execution import class_cache
 
 from sweeps.ray import watchdog
 from sweeps.ray.cluster import _sentence
-from sweeps.ray.patches import (
-    SEEN_ON,
-    WorkerEnded,
-    tune_patches,
-    worker_losses_fail_one_trial,
-)
+from sweeps.ray.patches import SEEN_ON, WorkerEnded, tune_patches, worker_losses_fail_one_trial
 from sweeps.ray.resources import lacking, room_for
 from sweeps.ray.watchdog import Sign, Stalls
 from sweeps.spec.sections import Resources

@@ -16,15 +16,7 @@ from sweeps.spec.parse import load_spec
 from sweeps.store.records import Outcome, SweepState, TrialState
 from sweeps.store.store import open_store
 from tests.sweeps import specs
-from tests.sweeps.fake_workers import (
-    ASHA,
-    NAME,
-    FakeSweep,
-    Killed,
-    first_rung,
-    launched,
-    simulate,
-)
+from tests.sweeps.fake_workers import ASHA, NAME, FakeSweep, Killed, first_rung, launched, simulate
 from tests.sweeps.stores import controller_of, record
 from trainables.data import SOURCES
 from trainables.system import Launch

@@ -15,14 +15,7 @@ import sweeps
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status
 from sweeps.execution import resume, session
-from sweeps.execution.limits import (
-    CONTROLLER_ENDED,
-    HOURS_OVER,
-    OVERRAN,
-    Deadline,
-    seconds_run,
-    worker_losses,
-)
+from sweeps.execution.limits import CONTROLLER_ENDED, HOURS_OVER, OVERRAN, Deadline, seconds_run, worker_losses
 from sweeps.execution.requests import enqueue
 from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import summary_of

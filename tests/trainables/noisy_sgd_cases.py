@@ -7,15 +7,7 @@ import pytest
 
 from tests.trainables.recording import MemoryRun, facts_of, memory_run
 from trainables.data.records import dataset
-from trainables.system import (
-    Dataset,
-    DatasetSpec,
-    PrivacyPlan,
-    PrivacyTarget,
-    RunSettings,
-    Split,
-    System,
-)
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, RunSettings, Split, System
 from trainables.systems.noisy_sgd import NOISY_ADAM, NOISY_SGD
 
 TARGET = PrivacyTarget(epsilon=4.0, delta=1e-4)

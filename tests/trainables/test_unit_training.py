@@ -24,15 +24,7 @@ from trainables.hyperparameters import read
 from trainables.measures import audits
 from trainables.measures.audits import curve_of
 from trainables.registry import SYSTEMS
-from trainables.system import (
-    Dataset,
-    DatasetSpec,
-    PrivacyPlan,
-    PrivacyTarget,
-    RunSettings,
-    Scalar,
-    Split,
-)
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, RunSettings, Scalar, Split
 from trainables.systems import vandermaaten2020 as voters
 from trainables.systems.vandermaaten2020 import MemberHyperparameters
 from trainables.training import private_sgd

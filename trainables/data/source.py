@@ -17,15 +17,7 @@ from pydantic import Field
 from dpcore.checks import InvalidValue
 from trainables.data import records
 from trainables.data.options import FeatureOptions, Option, Options, apart, listed, read
-from trainables.data.splits import (
-    CONTENT,
-    ByContent,
-    PartOptions,
-    PartSplit,
-    TestSplit,
-    dataset_within,
-    facts_within,
-)
+from trainables.data.splits import CONTENT, ByContent, PartOptions, PartSplit, TestSplit, dataset_within, facts_within
 from trainables.features.declared import Features
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 

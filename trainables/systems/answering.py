@@ -18,20 +18,9 @@ from dpcore.mechanisms.protocol import Mechanism
 from dpcore.randomness import Purpose
 from trainables.data.records import fingerprint
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.metrics import share_error
+from trainables.metrics import Dependence, Metric, Scalar, share_error
 from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
-from trainables.system import (
-    Dataset,
-    DatasetSpec,
-    Dependence,
-    Hyperparameter,
-    Metric,
-    PrivacyPlan,
-    PrivacyTarget,
-    Run,
-    RunSettings,
-    Scalar,
-)
+from trainables.system import Dataset, DatasetSpec, Hyperparameter, PrivacyPlan, PrivacyTarget, Run, RunSettings
 from trainables.systems.linear import classes_of
 
 # Outweighs what the accountants charge for round-off.

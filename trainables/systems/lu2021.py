@@ -46,18 +46,9 @@ from dpcore.papers.lu2021 import (
 )
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
+from trainables.metrics import Dependence, Metric
 from trainables.planning import Case, Fit
-from trainables.system import (
-    Dataset,
-    DatasetSpec,
-    Dependence,
-    Metric,
-    PrivacyPlan,
-    RunSettings,
-    Split,
-    State,
-    Traits,
-)
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, Split, State, Traits
 from trainables.systems.answering import (
     ACCURACY,
     AnsweringSystem,

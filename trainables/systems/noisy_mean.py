@@ -31,22 +31,10 @@ from dpcore.gdp import mu_gdp
 from dpcore.mechanisms.noisy_sums import NoisySum
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.metrics import Worst
+from trainables.metrics import Dependence, Metric, Scalar, Task, Worst
 from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
 from trainables.rehearsal import Setting
-from trainables.system import (
-    Dataset,
-    DatasetSpec,
-    Dependence,
-    Metric,
-    PrivacyPlan,
-    PrivacyTarget,
-    Scalar,
-    Split,
-    State,
-    Task,
-    Traits,
-)
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Split, State, Traits
 from trainables.training.loop import Pace, run_steps
 from trainables.training.noise import normals
 

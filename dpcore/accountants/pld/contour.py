@@ -27,17 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accountants.pld.lines import (
-    Fineness,
-    Layers,
-    Line,
-    SmoothLine,
-    TooFine,
-    cut,
-    ends_of,
-    is_smooth,
-    line_of,
-)
+from dpcore.accountants.pld.lines import Fineness, Layers, Line, SmoothLine, TooFine, cut, ends_of, is_smooth, line_of
 from dpcore.accountants.pld.pairs import Array, Bounds, DominatingPair, SampledGaussianPair
 from dpcore.accountants.pld.saddle_point import Cumulants, Direction, Saddle, at_tilt
 from dpcore.accountants.protocol import exp_up, log_of

@@ -11,14 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from dpcore.gradients.layers.protocol import (
-    Contribution,
-    Materialised,
-    Use,
-    accumulated,
-    sum_of_squares,
-    trainable,
-)
+from dpcore.gradients.layers.protocol import Contribution, Materialised, Use, accumulated, sum_of_squares, trainable
 
 _SMALLEST = torch.finfo(torch.float32).tiny
 ROUNDOFF = torch.finfo(torch.float32).eps / 2

@@ -3,13 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.accountants.composition import (
-    AdvancedAccountant,
-    NaiveAccountant,
-    delta_pure,
-    each_pure,
-    eps_pure,
-)
+from dpcore.accountants.composition import AdvancedAccountant, NaiveAccountant, delta_pure, each_pure, eps_pure
 from dpcore.events import PureDP
 
 

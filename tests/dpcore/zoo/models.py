@@ -14,18 +14,7 @@ from torch.nn.utils import parametrizations
 from torch.utils.checkpoint import checkpoint
 
 from tests.dpcore.gradient_oracle import squared_loss
-from tests.dpcore.zoo.case import (
-    Case,
-    Demand,
-    Written,
-    codes,
-    frozen,
-    lin,
-    normal,
-    number,
-    plain,
-    written,
-)
+from tests.dpcore.zoo.case import Case, Demand, Written, codes, frozen, lin, normal, number, plain, written
 
 R, S, X = Demand.RIGHT, Demand.SAFE, Demand.REFUSED
 CASES: list[Case] = []
