@@ -36,7 +36,6 @@ from trainables.metrics import Config, Metric, Scalar, Task
 from trainables.plugins import OBJECT
 from trainables.reports import PUBLIC_VALIDATION
 from trainables.system import (
-    NO_TRAITS,
     Dataset,
     DatasetSpec,
     Hyperparameter,
@@ -109,7 +108,7 @@ class PlannedSystem(ABC, Generic[Params, Released]):
     source: str
     metrics: tuple[Metric, ...]
     params: type[Params]
-    traits: Traits = NO_TRAITS
+    traits: Traits = Traits()
     solves: Mapping[str, str] = MappingProxyType({})
     adjacencies: ClassVar[tuple[Adjacency, ...]] = tuple(Adjacency)
     why_adjacency: str = ""

@@ -67,13 +67,10 @@ class Traits:
     curve: bool = False
 
 
-NO_TRAITS = Traits()
-
-
 def traits_of(system: object) -> Traits:
     """What `system` declares as `traits`. Silence means nothing: outside packages may know none of it."""
-    declared = getattr(system, "traits", NO_TRAITS)
-    return declared if isinstance(declared, Traits) else NO_TRAITS
+    declared = getattr(system, "traits", None)
+    return declared if isinstance(declared, Traits) else Traits()
 
 
 # Weights of records in what is minimised, and groups that a model is judged by: declared, never computed from
