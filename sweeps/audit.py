@@ -22,7 +22,6 @@ import numpy as np
 from dpcore.audit.audit import Audit, AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from dpcore.randomness import fresh_secret
 from sweeps.planning.spec_code import accepting, code_of, weights_of
 from sweeps.privacy.population import charge_audit
 from sweeps.privacy.release import FILE, FOLDER, Published, PublishedStore, tell
@@ -37,7 +36,7 @@ from trainables.hooks import Auditable
 from trainables.measures import audits
 from trainables.measures.membership import Attacked, check, likelihood_ratio_attack
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, PrivacyPlan, RunSettings, Split, System
+from trainables.system import Dataset, RunSettings, Split, System
 from trainables.worker.files import Folder
 
 __all__ = ["AuditRecord", "audits_of", "begin", "keep", "share"]
@@ -126,22 +125,42 @@ def audits_of(folder: Path) -> list[AuditRecord]:
 METHODS: tuple[audits.Method, ...] = ("one-run", "f-dp", "multi-run")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
     """A trial that can be audited: its plan, the claim on `steps` of it, and how long it took to train.
 
     headline  what the trial claims first of all: `claim`, unless that is of another notion
     """
 
-    store: Store
-    sweep: SweepRecord
-    record: Published
-    plan: PrivacyPlan
-    system: System
-    claim: Guarantee
-    headline: Guarantee
-    steps: int
-    seconds: float | None
+    def __init__(self, workspace: Workspace, sweep: str, trial: str) -> None:
+        """By key or number. Raises UnknownSweep, UnknownTrial, InvalidValue."""
+        self.store = workspace.open_store()
+        self.sweep, seen = self.store.sweep(sweep).kept(), PublishedStore(self.store, workspace)
+        name = self.sweep.name
+        seen.check_not_stale(name)
+        key = trial_key(name, int(trial)) if trial.isdigit() else trial
+        seen.trials_of(name, [key])
+        # What it claimed when it ran: though an earlier audit refuted its code, something is left to be tested.
+        self.record = next(one for one in seen.claimed(name) if one.key == key)
+        if self.record.plan is None:
+            raise InvalidValue(
+                "trial", key, "a trial that was planned", f"It is {self.record.state}: {self.record.reason}"
+            )
+        self.plan = plan = self.record.plan
+        if SYSTEMS.known(plan.system) is None:
+            raise InvalidValue("trial", key, f"a system that is installed, not {plan.system!r}")
+        self.system, self.seconds = SYSTEMS[plan.system], self.record.metrics.get("seconds")
+        self.headline = self.record.guarantee or plan.guarantee
+        self.steps = self.record.step if self.record.guarantee else plan.steps
+        claim = audits.dp_claim(plan if self.steps == plan.steps else replace(plan, beside=()), self.headline)
+        if claim is None:
+            raise InvalidValue(
+                "trial",
+                key,
+                "a claim of differential privacy",
+                f"An audit cannot be held against {self.headline.notion}: an average does not bound what one record "
+                "shows.",
+            )
+        self.claim = claim
 
 
 def audit_trial(
@@ -154,8 +173,6 @@ def audit_trial(
     runs: int | None = None,
     accept: Collection[str] = (),
     say: Callable[[str], None] = lambda line: None,
-    rng: np.random.Generator | None = None,
-    secret: bytes | None = None,
 ) -> AuditRecord:
     """Audit `trial` (a key or a number) of `sweep`, and keep the record.
 
@@ -163,7 +180,6 @@ def audit_trial(
     canaries     of one run; runs: with the target and without it (see `trainables.measures.audits.gather`)
     accept       "code", "data": audit although these changed since the sweep ran
     say          told beforehand what will be trained
-    rng, secret  for tests; by default the auditor's coins and the twins' noise are drawn afresh
 
     Twins that read the sweep's own records are charged to its population before they are trained.
 
@@ -171,11 +187,11 @@ def audit_trial(
     it, data), PopulationSpent.
     """
     audits.check_sizes(canaries, runs)
-    audited = _audited(workspace, sweep, trial)
+    audited = Audited(workspace, sweep, trial)
     store, sweep = audited.store, audited.sweep.name
     chosen = _method(audited, method)
     made_up, trainings = _made_up(audited, chosen), _trainings(audited.system, chosen, runs)
-    setting = _setting(workspace, audited, made_up, accept, rng, secret)
+    setting = _setting(workspace, audited, made_up, accept)
     say(_forecast(audited, trainings))
     curve = audits.curve_of(setting)
     if not made_up:
@@ -218,17 +234,15 @@ def attack_trial(
     *,
     accept: Collection[str] = (),
     say: Callable[[str], None] = lambda line: None,
-    rng: np.random.Generator | None = None,
-    secret: bytes | None = None,
 ) -> tuple[str, tuple[Attacked, ...]]:
     """Membership attacks on a twin of `trial` with `shadows` further twins: (key, attacks). No verdict follows.
 
     The other arguments are those of `audit_trial`. Raises what it raises, and InvalidValue for a system without a model
     to ask.
     """
-    audited = _audited(workspace, sweep, trial)
+    audited = Audited(workspace, sweep, trial)
     check(audited.system, audited.claim, shadows)
-    setting = _setting(workspace, audited, False, accept, rng, secret)
+    setting = _setting(workspace, audited, False, accept)
     what = f"{audited.record.key} shadows {secrets.token_hex(8)}"
     charge_audit(audited.store, audited.sweep, what, audited.plan, audited.steps, shadows + 1)
     say(_forecast(audited, shadows + 1))
@@ -269,8 +283,6 @@ def _setting(
     audited: Audited,
     made_up: bool,
     accept: Collection[str],
-    rng: np.random.Generator | None,
-    secret: bytes | None,
 ) -> audits.AuditSetting:
     spec = load_spec(audited.sweep.spec.canonical())
     if spec.privacy.scope == "sweep" and spec.data.records_are_public is None:
@@ -287,50 +299,12 @@ def _setting(
         plan=audited.plan,
         claim=audited.claim,
         data=_data(audited.store, audited.sweep, spec, made_up, accept, workspace.features),
-        rng=np.random.default_rng() if rng is None else rng,
+        rng=np.random.default_rng(),
         to_step=audited.steps,
         # The sweep's settings of speed, in one process; pseudorandom noise from the twins' own secret.
         execution=RunSettings(
             microbatch=knobs.microbatch, device=knobs.device, threads=knobs.threads, precision=knobs.precision
         ),
-        secret=fresh_secret() if secret is None else secret,
-    )
-
-
-def _audited(workspace: Workspace, sweep: str, trial: str) -> Audited:
-    store = workspace.open_store()
-    recorded, seen = store.sweep(sweep).kept(), PublishedStore(store, workspace)
-    seen.check_not_stale(recorded.name)
-    key = trial_key(recorded.name, int(trial)) if trial.isdigit() else trial
-    seen.trials_of(recorded.name, [key])
-    # What it claimed when it ran: that an earlier audit refuted its code leaves something to be tested all the same.
-    record = next(one for one in seen.claimed(recorded.name) if one.key == key)
-    if record.plan is None:
-        raise InvalidValue("trial", key, "a trial that was planned", f"It is {record.state}: {record.reason}")
-    plan = record.plan
-    if SYSTEMS.known(plan.system) is None:
-        raise InvalidValue("trial", key, f"a system that is installed, not {plan.system!r}")
-    whole = record.guarantee is None
-    reported = plan.guarantee if record.guarantee is None else record.guarantee
-    steps = plan.steps if whole else record.step
-    claim = audits.dp_claim(plan if steps == plan.steps else replace(plan, beside=()), reported)
-    if claim is None:
-        raise InvalidValue(
-            "trial",
-            key,
-            "a claim of differential privacy",
-            f"An audit cannot be held against {reported.notion}: an average does not bound what one record shows.",
-        )
-    return Audited(
-        store=store,
-        sweep=recorded,
-        record=record,
-        plan=plan,
-        system=SYSTEMS[plan.system],
-        claim=claim,
-        headline=reported,
-        steps=steps,
-        seconds=record.metrics.get("seconds"),
     )
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Guarantee
 from sweeps.planning.spec_code import WEIGHTS, code_of, weights_of
-from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, of_its_records, readings
 from sweeps.privacy.ledger import Assumptions, claim_text, count_text, declared_number
+from sweeps.privacy.heldout import HeldOutReading, declared_test, of_its_records, readings
 from sweeps.privacy.population import charge_reading
 from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.totals import own_total
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 REFUTED = "REFUTED: the claim below does not hold. This model protects nobody whom it was trained on."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
     """One trial's model in words and numbers.
 
@@ -59,48 +57,24 @@ class ModelCard:
     readings        of them, for any trial of any sweep of the store
     """
 
-    sweep: str
-    heading: str
-    record: Published
-    claim: Guarantee
-    with_score: Guarantee
-    assumptions: Assumptions
-    total: tuple[str, ...]
-    charged: int
-    facts: DatasetSpec
-    candidates: int | None
-    noise_source: str
-    test: DeclaredTest | None = None
-    readings: tuple[HeldOutReading, ...] = ()
-
-    @classmethod
-    def of(cls, store: PublishedStore, sweep: str, record: Published, facts: DatasetSpec) -> ModelCard:
+    def __init__(self, store: PublishedStore, sweep: str, record: Published, facts: DatasetSpec) -> None:
         """The card of a finished trial."""
         assert record.guarantee is not None
-        trials = store.trials(sweep)
-        total, recorded = own_total(store, sweep, trials), store.sweep(sweep).spec
-        test = declared_test(recorded)
-        made = of_its_records(store, sweep) if test is not None else ()
-        own = sum(one.trial == record.key for one in made)
-        with_score = record.guarantee if test is None else test.claim(record.guarantee, own)
-        assumptions = Assumptions.of([record.guarantee, with_score, *total.claims()])
-        return cls(
-            sweep=sweep,
-            heading=store.heading(sweep),
-            record=record,
-            claim=record.guarantee,
-            assumptions=assumptions,
-            total=tuple(total_lines(total.procedure, total.uncounted, assumptions)),
-            charged=sum(entry.steps_spent for entry in store.ledger(sweep) if entry.key == record.key),
-            facts=facts,
-            with_score=with_score,
-            candidates=None
-            if recorded.selection is not None
-            else sum(one.state is TrialState.COMPLETE for one in trials),
-            noise_source=recorded.privacy.noise_source,
-            test=test,
-            readings=made,
-        )
+        trials, recorded = store.trials(sweep), store.sweep(sweep).spec
+        total = own_total(store, sweep, trials)
+        self.sweep, self.record, self.facts = sweep, record, facts
+        self.heading, self.noise_source = store.heading(sweep), recorded.privacy.noise_source
+        self.test = declared_test(recorded)
+        self.readings = of_its_records(store, sweep) if self.test is not None else ()
+        own = sum(one.trial == record.key for one in self.readings)
+        self.claim = self.with_score = record.guarantee
+        if self.test is not None:
+            self.with_score = self.test.claim(self.claim, own)
+        self.assumptions = Assumptions.of([self.claim, self.with_score, *total.claims()])
+        self.total = list(total_lines(total.procedure, total.uncounted, self.assumptions))
+        self.charged = sum(entry.steps_spent for entry in store.ledger(sweep) if entry.key == record.key)
+        finished = sum(one.state is TrialState.COMPLETE for one in trials)
+        self.candidates = None if recorded.selection is not None else finished
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -115,7 +89,7 @@ class ModelCard:
             "hyperparameters": dict(plan.config),
             "claim": self.claim.to_dict(),
             "quote": quote_of_claim(self.claim).to_dict(),
-            "total": list(self.total),
+            "total": self.total,
             "steps_charged": self.charged,
             "noise_source": self.noise_source,
             "data": {
@@ -227,19 +201,10 @@ class ModelCard:
 # The model of one finished trial, as it may leave: published, covered by its claim, and with a card that says so.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
     """A finished trial whose model may leave, and its sweep."""
 
-    published: PublishedStore
-    recorded: SweepRecord
-    record: Published
-    system: ReleasesModel
-    spec: SweepSpec
-    facts: DatasetSpec
-
-    @classmethod
-    def of(cls, workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False) -> Released:
+    def __init__(self, workspace: Workspace, sweep: str, trial: int | str, *, as_refuted: bool = False) -> None:
         """A trial by number or key.
 
         as_refuted  let out what failed an audit, or whose claim is refuted: the card is headed by that
@@ -247,17 +212,16 @@ class Released:
         Raises UnknownSweep, UnknownTrial, StoreError, InvalidValue: for a trial that is not finished or not published,
         a system whose claim covers no model, and a claim without a finite epsilon.
         """
-        published = PublishedStore.open(workspace)
-        recorded = published.sweep(sweep).kept()
-        published.check_not_stale(recorded.name)
-        record, system = _chosen(published, recorded.name, str(trial), as_refuted)
-        spec = load_spec(recorded.spec.canonical())
-        facts = public_facts(spec)
-        return cls(published=published, recorded=recorded, record=record, system=system, spec=spec, facts=facts)
+        self.published = PublishedStore.open(workspace)
+        self.recorded = self.published.sweep(sweep).kept()
+        self.published.check_not_stale(self.recorded.name)
+        self.record, self.system = _chosen(self.published, self.recorded.name, str(trial), as_refuted)
+        self.spec = load_spec(self.recorded.spec.canonical())
+        self.facts = public_facts(self.spec)
 
     def card(self) -> ModelCard:
         """Its card of today."""
-        return ModelCard.of(self.published, self.recorded.name, self.record, self.facts)
+        return ModelCard(self.published, self.recorded.name, self.record, self.facts)
 
     def module(self, workspace: Workspace, accept: Collection[str] = ()) -> Module:
         """The model in evaluation mode, on the CPU. Trains nothing, and reads no record.
@@ -295,13 +259,13 @@ def exported(
 ) -> ReleasedModel:
     """The model of a finished trial (by number or key), with its card.
 
-    The arguments are those of `Released.of` and `Released.module`, which raise what this does.
+    The arguments are those of `Released` and `Released.module`, which raise what this does.
     """
     from trainables.export.apart import apart
     from trainables.export.model import ReleasedModel
     from trainables.models.pretrained import merged
 
-    found = Released.of(workspace, sweep, trial, as_refuted=as_refuted)
+    found = Released(workspace, sweep, trial, as_refuted=as_refuted)
     module, card = found.module(workspace, accept), found.card()
     own, features = parted(found.spec.data.options())
     facts = SOURCES[found.spec.data.source].facts(own)
@@ -420,12 +384,10 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
     left_out: dict[str, str] = {}
     uri = record.spec.tracking.uri or workspace.tracking_uri
 
-    @_no_file_is_no_model()
     def card(trial: Published) -> tuple[dict[str, Any], str]:
-        found = Released.of(workspace, record.name, trial.key, as_refuted=True).card()
+        found = Released(workspace, record.name, trial.key, as_refuted=True).card()
         return found.to_dict(), found.page()
 
-    @_no_file_is_no_model()
     def model(trial: Published) -> ReleasedModel:
         size = Attempt.of(workspace.trials(record.name), trial.key, trial.attempts).checkpoint_bytes()
         if size > LARGEST_BYTES:
@@ -434,15 +396,6 @@ def show_models(workspace: Workspace, sweep: str) -> ModelsShown:
 
     there = log_models(uri, record, workspace.folder(record.name), trials, asked, card, model, left_out)
     return ModelsShown(trials=tuple(there), left_out=left_out, more=more)
-
-
-@contextmanager
-def _no_file_is_no_model() -> Iterator[None]:
-    """What fails here is this one model: an OSError would read as if MLflow were away."""
-    try:
-        yield
-    except OSError as error:
-        raise ValueError(str(error)) from error
 
 
 def asked_by_name(store: PublishedStore, sweep: str) -> set[str]:
@@ -499,7 +452,7 @@ def read(
         raise InvalidValue(
             "sweep", record.called, "a sweep whose spec declares data.test", "Test records cannot be declared later."
         )
-    model = Released.of(workspace, record.name, trial)
+    model = Released(workspace, record.name, trial)
     module = model.module(workspace, accept)
     made = of_its_records(seen, record.name)
     if (known := _known(made, model.record.key)) is not None:

@@ -20,11 +20,11 @@ from sweeps.privacy.heldout import HeldOutReading
 from sweeps.privacy.ledger import Summary
 from sweeps.privacy.release import Published, PublishedStore
 from sweeps.reporting.figures import Plots, figure_of, front_figure
-from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_of, goals_of, joint_front, spec_objectives
+from sweeps.reporting.front import Front, FrontAxis, axis_of, goals_of, parse_reference, spec_objectives, sweep_front
 from sweeps.reporting.html import as_page, front_in_notebook, render, write_report
 from sweeps.reporting.summary import SweepSummary, best_trial, trial_progress
-from sweeps.reporting.tables import FORMATS, SUFFIXES, curves_table, front_table, ledger_table, trials_table
-from sweeps.reporting.trials import TrialSummary, selected, summarize_trial
+from sweeps.reporting.tables import curves_table, format_of, front_table, ledger_table, trials_table
+from sweeps.reporting.trials import TrialSummary, selected
 from sweeps.spec.parse import load_spec
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import TrialState, by_trial, notes, tags
@@ -127,11 +127,7 @@ class ParetoFront:
 
         Raises InvalidValue for a format that is none, OSError for a place that cannot be written.
         """
-        form = format or SUFFIXES.get(Path(path).suffix.lower())
-        if form not in FORMATS:
-            known = ", ".join(FORMATS)
-            raise InvalidValue("format", format or str(path), f"one of {known}", closest(form or "", FORMATS))
-        return write_output(render(self.front, form), Path(path))
+        return write_output(render(self.front, format_of(path, format)), Path(path))
 
     def __str__(self) -> str:
         return str(render(self.front, "table"))
@@ -156,9 +152,10 @@ def asked_front(
     as_refuted: bool = False,
 ) -> ParetoFront:
     """The front of one sweep or several, as `sweeps.pareto` and `Sweep.front` are asked for it."""
-    ends = {metric: AxisEnd(float(value)) for metric, value in (reference or {}).items()}
+    ends = dict(parse_reference(f"{metric}={value}") for metric, value in (reference or {}).items())
     axes = [FrontAxis.parse(one) for one in ([objective] if isinstance(objective, str) else objective)]
-    return ParetoFront(joint_front(store, sweeps, axes or None, mix=mix, reference=ends, as_refuted=as_refuted))
+    asked: dict[str, Any] = {"mix": mix, "reference": ends, "as_refuted": as_refuted}
+    return ParetoFront(sweep_front(store, *sweeps, objectives=axes, total=True, **asked))
 
 
 class Sweep:
@@ -264,7 +261,7 @@ class Sweep:
 
     def overview(self) -> SweepSummary:
         """Where it stands, what its trials claim, what it spent: what `sweeps show` prints."""
-        return SweepSummary.load(self._published, self.name, self.workspace)
+        return SweepSummary(self._published, self.name, self.workspace)
 
     def trials(self, where: str | Sequence[str] = (), sort: str | None = None) -> pd.DataFrame:
         """One row a trial, indexed by number. Columns: `trials_table`.
@@ -294,7 +291,7 @@ class Sweep:
 
         Raises InvalidValue.
         """
-        return summarize_trial(self._published, self.workspace, self.name, self.trial(trial))
+        return TrialSummary(self._published, self.workspace, self.name, self.trial(trial))
 
     def trial(self, trial: int | str) -> Published:
         """One trial, by number or key: its knobs, plan, metrics, claim, reason. Raises InvalidValue."""

@@ -26,9 +26,9 @@ from sweeps.cli.submit import submit
 from sweeps.planning.preview import Preview
 from sweeps.privacy.ledger import HEADING, Assumptions, claim_text
 from sweeps.privacy.release import PublishedStore
-from sweeps.reporting.front import LABELS, AxisEnd, FrontAxis, joint_front
+from sweeps.reporting.front import FrontAxis, parse_reference, sweep_front
 from sweeps.reporting.html import render
-from sweeps.reporting.tables import FORMATS, SUFFIXES, table
+from sweeps.reporting.tables import format_of, table
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
 from sweeps.util import exits, log
@@ -36,7 +36,7 @@ from sweeps.util.exits import ExitCode
 from sweeps.util.files import write_output
 from sweeps.util.fingerprint import check_accepted, working_folder_is_importable
 from sweeps.util.log import configured
-from sweeps.util.text import check_text, closest
+from sweeps.util.text import check_text
 from trainables.measures.membership import Attacked
 from trainables.worker.redaction import holds_secret, shown_url
 
@@ -408,40 +408,25 @@ def pareto(
     as_json: common.AsJson = False,
 ) -> None:
     """The exact non-dominated front and its hypervolume; of several sweeps with the total over all of them."""
-    form = "json" if as_json else format or _form_of(output)
+    form = format_of(output, "json" if as_json else format)
     allowed = [name for name in mix.split(",") if name]
-    if form not in FORMATS:
-        raise InvalidValue("--format", form, f"one of {', '.join(FORMATS)}", closest(form, FORMATS))
-    for label in allowed:
-        if label not in LABELS:
-            raise InvalidValue("--mix", label, f"one of {', '.join(LABELS)}", closest(label, LABELS))
     parsed = [FrontAxis.parse(one) for one in objective or []]
-    ends = dict(AxisEnd.parse(one) for one in reference or [])
+    ends = dict(parse_reference(one) for one in reference or [])
+    asked: dict[str, Any] = {"objectives": parsed, "mix": allowed, "reference": ends, "as_refuted": as_refuted}
     if (not sweeps) == (mlflow is None):
         named = ", ".join(sweeps or []) or None
         raise InvalidValue("sweep", named, "either a sweep of the store or --mlflow URI EXPERIMENT")
     if mlflow is not None:
         from sweeps.mlflow.read import read_front
 
-        front = read_front(*mlflow, objectives=parsed or None, mix=allowed, reference=ends, as_refuted=as_refuted)
+        front = read_front(*mlflow, **asked)
     else:
         known = PublishedStore.open(Workspace.at(root, store=store))
-        front = joint_front(known, sweeps or [], parsed or None, mix=allowed, reference=ends, as_refuted=as_refuted)
+        front = sweep_front(known, *sweeps or [], total=True, **asked)
     if form == "table" and output is None:
         Console().print(table(front))
     else:
         _write(render(front, form), output)
-
-
-def _form_of(output: Path | None) -> str:
-    if output is None:
-        return "table"
-    if output.suffix.lower() not in SUFFIXES:
-        raise InvalidValue("output", str(output), f"a name that ends in {', '.join(filter(None, SUFFIXES))}", _FORMAT)
-    return SUFFIXES[output.suffix.lower()]
-
-
-_FORMAT = f"Or say --format: {', '.join(FORMATS)}."
 
 
 def _write(content: str | bytes, output: Path | None) -> None:

@@ -97,7 +97,7 @@ def _drive(sweep: str, workspace: Workspace, options: RunOptions, as_json: bool)
     outcome = with_models(outcome, workspace)
     if as_json:
         models = {} if outcome.models is None else {"models": outcome.models.to_dict()}
-        print_json({**SweepSummary.load(PublishedStore.open(workspace), sweep, workspace).to_dict(), **models})
+        print_json({**SweepSummary(PublishedStore.open(workspace), sweep, workspace).to_dict(), **models})
     if outcome.state == "stopped":
         _stopped(console, again)
     if not as_json:
@@ -144,7 +144,7 @@ def _summary(sweep: str, workspace: Workspace, outcome: SweepEnd, console: Conso
     from sweeps.util.files import write_output
 
     store = PublishedStore.open(workspace)
-    summary = SweepSummary.load(store, sweep, workspace, count_all=True)
+    summary = SweepSummary(store, sweep, workspace, count_all=True)
     print_plain(console, "", _end(outcome), *outcome.reasons)
     print_result(console, summary)
     report = write_output(report_page(summary), workspace.report(sweep))

@@ -20,7 +20,7 @@ from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.summary import CLAIMED, SweepSummary, assumptions_of, curve_columns, curve_rows, list_summaries
 from sweeps.reporting.tables import csv_text
 from sweeps.reporting.terminal import account_lines, counts_text, print_plain
-from sweeps.reporting.trials import Listed, listed, page_of, place_of, selected
+from sweeps.reporting.trials import Listed, page_of, place_of, selected
 from sweeps.store.records import ENDED, by_trial
 from sweeps.store.workspace import Workspace
 from sweeps.sweep import Sweep
@@ -111,7 +111,7 @@ def _sweeps(rows: list[dict[str, Any]], form: str) -> None:
 
 
 def _sweep(workspace: Workspace, sweep: str, page: int | None, form: str, **chosen: Any) -> None:
-    trials = listed(PublishedStore.open(workspace), workspace, sweep, page=page, **chosen)
+    trials = Listed(PublishedStore.open(workspace), workspace, sweep, page=page, **chosen)
     if form == "csv":
         sys.stdout.write(trials.as_csv())
         return
@@ -129,7 +129,7 @@ def _sweep(workspace: Workspace, sweep: str, page: int | None, form: str, **chos
 
 
 def _summary(workspace: Workspace, sweep: str) -> SweepSummary:
-    return SweepSummary.load(PublishedStore.open(workspace), sweep, workspace)
+    return SweepSummary(PublishedStore.open(workspace), sweep, workspace)
 
 
 def _curves(workspace: Workspace, sweep: str, where: Sequence[str], page: int | None, form: str) -> None:
@@ -172,7 +172,7 @@ def _watched(workspace: Workspace, sweep: str, page: int | None, every: float, *
             while not over:
                 # The state first: what is listed then is not older than the end.
                 state = store.sweep(sweep).state
-                trials = listed(store, workspace, sweep, page=page, **chosen)
+                trials = Listed(store, workspace, sweep, page=page, **chosen)
                 over, view = state in ENDED, _glance(store, sweep, state, trials)
                 if live is not None:
                     live.update(view, refresh=True)

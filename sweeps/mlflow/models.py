@@ -254,7 +254,7 @@ def log_models(
     folder    the sweep's own, for the lock: two processes would log twice
     trials    {key: trial}, all of the sweep
     card_of   the card of today of a trial's model, as JSON values and as Markdown; where its claim is refuted, too
-    model_of  the model, where it may leave; both raise ValueError, which says why there is none
+    model_of  the model, where it may leave; both raise ValueError or OSError, which says why there is none
     left_out  {key: why}, which is added to
 
     An MLflow that is away, or has no such experiment, ends it: what was not logged is not there, and nothing else is
@@ -281,9 +281,10 @@ def log_models(
                     if not any(one.tags.get(CARD) == tags[CARD] for one in models):
                         model = model_of(trial)
                         log(client, uri, experiment.experiment_id, runs.get(identity_of(trial)), model, sweep, trial)
-                except ValueError as error:
-                    # A model of the user's own that is no program, a claim that was refuted since, ...
-                    left_out[key] = str(error) if key in asked else f"what it says of it may be of before: {error}"
+                except (ValueError, OSError) as error:
+                    # A model of the user's own that is no program, a file that is gone, a claim refuted since, ...
+                    said = redacted(str(error))
+                    left_out[key] = said if key in asked else f"what it says of it may be of before: {said}"
                 else:
                     there.append(key)
     except (*UNREACHABLE, DrainRunning) as error:

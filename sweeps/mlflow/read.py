@@ -31,8 +31,8 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.privacy.ledger import sentences_of
 from sweeps.privacy.release import Published, was_published
-from sweeps.reporting.front import AxisEnd, Front, FrontAxis, axis_ends, front
-from sweeps.spec.sections import FrontOptions
+from sweeps.reporting.front import Front, FrontAxis, front
+from sweeps.spec.sections import FrontOptions, Reference
 from sweeps.store.records import EPSILON, SweepRecord, TrialRecord, TrialState
 from sweeps.util.waiting import patience, wait_for
 from trainables.metrics import STANDARD_ERROR
@@ -240,7 +240,7 @@ def read_front(
     experiment: str,
     objectives: Sequence[FrontAxis] | None = None,
     mix: Collection[str] = (),
-    reference: Mapping[str, AxisEnd] | None = None,
+    reference: Mapping[str, Reference] | None = None,
     as_refuted: bool = False,
 ) -> Front:
     """The front of the sweep that has this experiment.
@@ -264,7 +264,7 @@ def read_front(
             raise InvalidValue("objectives", None, f"objectives, as the experiment has no tag {OBJECTIVES}")
         chosen = [FrontAxis(one["metric"], one["goal"]) for one in json.loads(found.tags[OBJECTIVES])]
     recorded = FrontOptions(reference=json.loads(found.tags.get(REFERENCES, "{}")))
-    ends = {**axis_ends(recorded.reference), **(reference or {})}
+    ends = {**recorded.reference, **(reference or {})}
     with patient_requests(uri):
         records = [was_published(_record(run)) for run in finished_runs(client, found.experiment_id)]
         heading = str(found.tags.get(HEADING, NO_HEADING))

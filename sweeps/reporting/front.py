@@ -64,25 +64,13 @@ class FrontAxis:
         return f"{self.metric} ({'higher' if self.goal == 'maximize' else 'lower'} is better)"
 
 
-@dataclass(frozen=True, slots=True)
-class AxisEnd:
-    """Where an axis of the hypervolume ends, and where that comes from: a public value, never an observed one."""
-
-    value: float
-    source: str = "given"
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.value):
-            raise InvalidValue("reference", self.value, "a finite value")
-
-    @classmethod
-    def parse(cls, text: str) -> tuple[str, AxisEnd]:
-        """Read "METRIC=VALUE". Raises InvalidValue."""
-        metric, separator, value = text.rpartition("=")
-        try:
-            return metric, cls(float(value if separator and metric else "nan"))
-        except ValueError as error:
-            raise InvalidValue("reference", text, "METRIC=VALUE", "For example loss=2.3.") from error
+def parse_reference(text: str) -> tuple[str, Reference]:
+    """Read "METRIC=VALUE": where an axis of the hypervolume ends, a public value. Raises InvalidValue."""
+    metric, separator, value = text.rpartition("=")
+    try:
+        return metric, Reference(value=float(value if separator and metric else "nan"))
+    except ValueError as error:
+        raise InvalidValue("reference", text, "METRIC=VALUE, a finite value", "For example loss=2.3.") from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +156,7 @@ class Front:
     objectives: tuple[FrontAxis, ...]
     panels: tuple[Panel, ...]
     excluded: Mapping[str, int]
-    reference: Mapping[str, AxisEnd]
+    reference: Mapping[str, Reference]
     sweep: str = ""
     heading: str = ""
     totals: tuple[Total, ...] = ()
@@ -276,31 +264,56 @@ class MixedGuarantees(InvalidValue):
 
 def sweep_front(
     store: PublishedStore,
-    sweep: str,
+    *sweeps: str,
     objectives: Sequence[FrontAxis] | None = None,
-    *,
     mix: Collection[str] = (),
-    reference: Mapping[str, AxisEnd] | None = None,
+    reference: Mapping[str, Reference] | None = None,
     total: bool = False,
     as_refuted: bool = False,
 ) -> Front:
-    """The front of a sweep in the store, over the spec's objectives unless others are given. Raises InvalidValue.
+    """The front of one sweep, or of several on the same records.
 
-    reference  goes before the spec's own
-    as_refuted as that of `front`
-    total      count all trials together too, for the note, where that takes well under a second
+    objectives  those of the specs, which then have to be the same in all of them
+    mix         labels of claims (`LABELS`) that may differ: one panel for each combination
+    reference   goes before the specs' own; an axis on which these differ has none
+    as_refuted  as that of `front`
+    total       count all trials together too, for the note, where that takes well under a second
+
+    Raises UnknownSweep, InvalidValue for no name or one that stands twice, ShareNoAxes where records, validation or
+    objectives differ, MixedGuarantees where claims do.
     """
-    record = store.sweep(sweep)
-    spec = record.spec
-    chosen = list(objectives or ()) or spec_objectives(spec)
-    ends = {**axis_ends(record.references), **(reference or {})}
+    records = [store.sweep(name) for name in sweeps]
+    if len({one.name for one in records}) < max(len(sweeps), 1):
+        raise InvalidValue("sweeps", list(sweeps), "one sweep or more, each of them once")
+    is_joint = len(records) > 1
+    if is_joint:
+        _same_records(records)
+    chosen = list(objectives or ()) or _same_objectives(records)
+    first, *others = [one.references for one in records]
+    ends = {
+        metric: end
+        for metric, end in first.items()
+        if all(metric in one and one[metric].value == end.value for one in others)
+    }
     with _collector_paused():
-        trials = store.trials(sweep)
-        found = front(trials, chosen, mix=mix, reference=ends, sweep=sweep, as_refuted=as_refuted)
-    found = replace(found, heading=store.heading(sweep, trials))
+        trials = {one.name: store.trials(one.name) for one in records}
+        found = front(
+            [trial for listed in trials.values() for trial in listed],
+            chosen,
+            mix=mix,
+            reference={**ends, **(reference or {})},
+            sweep=BETWEEN.join(trials if is_joint else sweeps),
+            as_refuted=as_refuted,
+        )
+    headings = {name: store.heading(name, listed) for name, listed in trials.items()}
+    alike = len(set(headings.values())) == 1
+    heading = "; ".join(f"{name}: {heading}" for name, heading in headings.items() if heading)
+    found = replace(found, heading=next(iter(headings.values())) if alike else heading, is_joint=is_joint)
     if not total:
         return found
-    return with_totals(found, totals(store, sweep, trials))
+    counted = joint_totals(store, trials) if is_joint else totals(store, *next(iter(trials.items())))
+    claims = [*_claims(found.panels), *(claim for one in counted for claim in one.claims())]
+    return replace(found, totals=counted, assumptions=Assumptions.of(claims))
 
 
 @contextmanager
@@ -313,12 +326,6 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def with_totals(found: Front, counted: tuple[Total, ...]) -> Front:
-    """The front with these totals under it."""
-    claims = [*_claims(found.panels), *(claim for one in counted for claim in one.claims())]
-    return replace(found, totals=counted, assumptions=Assumptions.of(claims))
 
 
 def spec_objectives(spec: SweepSpec) -> list[FrontAxis]:
@@ -349,17 +356,12 @@ def rankable(records: Iterable[Published], objectives: Sequence[FrontAxis]) -> i
     return sum(_values(record, objectives)[1] is None for record in records)
 
 
-def axis_ends(references: Mapping[str, Reference]) -> dict[str, AxisEnd]:
-    """Of the references of a spec."""
-    return {metric: AxisEnd(one.value, one.source) for metric, one in references.items()}
-
-
 def front(
     records: Iterable[Published],
     objectives: Sequence[FrontAxis],
     *,
     mix: Collection[str] = (),
-    reference: Mapping[str, AxisEnd] | None = None,
+    reference: Mapping[str, Reference] | None = None,
     sweep: str = "",
     may_be_empty: bool = False,
     as_refuted: bool = False,
@@ -407,7 +409,7 @@ def front(
             "objectives that finished trials report",
             f"Found: {reasons}. Reported: {reported}, epsilon.",
         )
-    _refuse_mixture(list(groups), mix)
+    _refuse_mixture({label: members for label, (members, _) in groups.items()}, mix)
     panels = tuple(
         _panel(_shared(label, members), members, np.array(rows), objectives, ends)
         for label, (members, rows) in sorted(groups.items(), key=lambda item: tuple(map(str, item[0])))
@@ -503,17 +505,22 @@ def _values(record: Published, objectives: Sequence[FrontAxis]) -> tuple[list[fl
     return values, None
 
 
-def _refuse_mixture(labels: list[tuple[Any, ...]], mix: Collection[str]) -> None:
+def _refuse_mixture(groups: Mapping[tuple[Any, ...], Sequence[Published]], mix: Collection[str]) -> None:
     for position, name in enumerate(LABELS):
-        found = sorted({str(label[position]) for label in labels})
-        if len(found) > 1 and name not in mix:
-            allowed = ",".join([*mix, name])
-            raise MixedGuarantees(
-                name,
-                found,
-                f"one {name} on the axes of a front, since epsilons of different kinds cannot be compared",
-                f"Draw one labelled panel each with --mix {allowed}.",
-            )
+        if name in mix or len({label[position] for label in groups}) < 2:
+            continue
+        found: dict[str, set[str]] = defaultdict(set)
+        for label, members in groups.items():
+            for sweep in {sweep_of(one.key) for one in members}:
+                found[sweep].add(str(label[position]))
+        said = {sweep: sorted(values) for sweep, values in found.items()}
+        whose = "; ".join(f"{sweep}: {' and '.join(values)}" for sweep, values in said.items())
+        raise MixedGuarantees(
+            name,
+            whose if len(said) > 1 else next(iter(said.values())),
+            f"one {name} on the axes of a front, since epsilons of different kinds cannot be compared",
+            f"Draw one labelled panel each with --mix {','.join([*mix, name])}.",
+        )
 
 
 def _panel(
@@ -521,7 +528,7 @@ def _panel(
     records: list[Published],
     values: Floats,
     objectives: Sequence[FrontAxis],
-    reference: Mapping[str, AxisEnd],
+    reference: Mapping[str, Reference],
 ) -> Panel:
     maximize = [one.goal == "maximize" for one in objectives]
     errors = np.zeros(values.shape)
@@ -614,46 +621,6 @@ class ShareNoAxes(InvalidValue):
     """Sweeps whose numbers cannot be compared were asked onto one front."""
 
 
-def joint_front(
-    store: PublishedStore,
-    sweeps: Sequence[str],
-    objectives: Sequence[FrontAxis] | None = None,
-    *,
-    mix: Collection[str] = (),
-    reference: Mapping[str, AxisEnd] | None = None,
-    as_refuted: bool = False,
-) -> Front:
-    """The front of one sweep, or of several on the same records, with the total over all their trials.
-
-    objectives  those of the specs, which then have to be the same in all of them
-    mix         labels of claims (`sweeps.reporting.front.LABELS`) that may differ: one panel for each combination
-    reference   goes before the specs' own; an axis on which these differ has none
-    as_refuted  draw trials whose claim is refuted too
-
-    Raises UnknownSweep, InvalidValue for no name or one that stands twice, ShareNoAxes where records, validation or
-    objectives differ, MixedGuarantees where claims do.
-    """
-    if len(sweeps) == 1:
-        [name] = sweeps
-        return sweep_front(store, name, objectives, mix=mix, reference=reference, total=True, as_refuted=as_refuted)
-    records = [store.sweep(name) for name in sweeps]
-    if len({one.name for one in records}) < max(len(sweeps), 1):
-        raise InvalidValue("sweeps", list(sweeps), "one sweep or more, each of them once")
-    _same_records(records)
-    chosen = list(objectives or ()) or _same_objectives(records)
-    trials = {one.name: store.trials(one.name) for one in records}
-    _same_claims(trials, mix, as_refuted)
-    found = front(
-        [trial for listed in trials.values() for trial in listed],
-        chosen,
-        mix=mix,
-        reference={**_references(records), **(reference or {})},
-        sweep=BETWEEN.join(trials),
-        as_refuted=as_refuted,
-    )
-    return with_totals(replace(found, heading=_heading(store, records), is_joint=True), joint_totals(store, trials))
-
-
 def _same_records(records: Sequence[SweepRecord]) -> None:
     unread = [one.name for one in records if not one.fingerprints.get("data")]
     if unread:
@@ -712,40 +679,6 @@ def _same(
     if other is not None:
         told = "" if hidden else f" ({first}: {values[first]}; {other}: {values[other]})"
         raise ShareNoAxes("sweeps", f"{first}{BETWEEN}{other}", f"{expected}{told}", remedy)
-
-
-def _same_claims(trials: Mapping[str, Sequence[Published]], mix: Collection[str], as_refuted: bool) -> None:
-    """Raises MixedGuarantees, by sweep, where one has claims of another kind than the others."""
-    labels = {}
-    for name, listed in trials.items():
-        claims = claims_of(one for one in listed if one.state is TrialState.COMPLETE)
-        labels[name] = {label_of(one) for one in claims if as_refuted or one.status is not Status.REFUTED}
-    for position, label in enumerate(LABELS):
-        found = {name: sorted({str(one[position]) for one in kinds}) for name, kinds in labels.items() if kinds}
-        if label not in mix and len({tuple(values) for values in found.values()}) > 1:
-            raise MixedGuarantees(
-                label,
-                "; ".join(f"{name}: {' and '.join(values)}" for name, values in found.items()),
-                f"one {label} in all sweeps of a front, since epsilons of different kinds cannot be compared",
-                f"Draw one labelled panel each with --mix {','.join([*mix, label])}.",
-            )
-
-
-def _references(records: Sequence[SweepRecord]) -> dict[str, AxisEnd]:
-    """Where axes end: only an end that all specs have is one of theirs."""
-    first, *others = [axis_ends(one.references) for one in records]
-
-    def is_shared(metric: str, end: AxisEnd) -> bool:
-        return all(metric in one and one[metric].value == end.value for one in others)
-
-    return {metric: end for metric, end in first.items() if is_shared(metric, end)}
-
-
-def _heading(store: PublishedStore, records: Sequence[SweepRecord]) -> str:
-    headings = {one.name: store.heading(one.name) for one in records}
-    if len(set(headings.values())) == 1:
-        return headings[records[0].name]
-    return "; ".join(f"{name}: {heading}" for name, heading in headings.items() if heading)
 
 
 # How an axis of a front is divided, alike in the picture and in the chart.

@@ -18,7 +18,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 from rich.console import Console
 
-from dpcore.checks import InvalidValue
 from dpcore.events import blocks, to_dict
 from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
@@ -30,7 +29,7 @@ from sweeps.privacy.totals import earlier_lines, sentences
 from sweeps.reporting import figures
 from sweeps.reporting.front import Front
 from sweeps.reporting.summary import SweepSummary
-from sweeps.reporting.tables import FORMATS, LIMIT, columns, table, to_csv, to_json, to_parquet
+from sweeps.reporting.tables import LIMIT, columns, table, to_csv, to_json, to_parquet
 from sweeps.reporting.trials import trial_columns
 from sweeps.search.asha import rung_ends
 from sweeps.store.records import DECIDED, TARGET_EPSILON, TrialState
@@ -50,7 +49,7 @@ Charts = dict[str, figures.Figure]
 
 def write_report(store: PublishedStore, sweep: str, path: Path | str) -> Path:
     """Write the page of `sweep` to `path` and return it. Raises UnknownSweep, OSError."""
-    return write_output(report_page(SweepSummary.load(store, sweep, count_all=True)), Path(path))
+    return write_output(report_page(SweepSummary(store, sweep, count_all=True)), Path(path))
 
 
 def report_page(summary: SweepSummary) -> str:
@@ -68,10 +67,8 @@ def front_page(front: Front) -> str:
     return _page(title, macro("front_alone")(front, title), _front_charts(front))
 
 
-def render(front: Front, form: str, everything: bool = False) -> str | bytes:
-    """The front in one of `FORMATS`: bytes for parquet and png, else text. Raises InvalidValue."""
-    if form not in FORMATS:
-        raise InvalidValue("format", form, f"one of {', '.join(FORMATS)}")
+def render(front: Front, form: str) -> str | bytes:
+    """The front in one of `sweeps.reporting.tables.FORMATS`: bytes for parquet and png, else text."""
     if form == "png":
         return figures.to_png(front)
     if form == "html":
@@ -81,8 +78,8 @@ def render(front: Front, form: str, everything: bool = False) -> str | bytes:
         Console(file=buffer, width=120).print(table(front))
         return buffer.getvalue()
     if form == "parquet":
-        return to_parquet(front, everything)
-    return (to_csv if form == "csv" else to_json)(front, everything)
+        return to_parquet(front)
+    return to_csv(front) if form == "csv" else to_json(front)
 
 
 def macro(name: str) -> Any:

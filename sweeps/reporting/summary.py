@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,12 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
 from sweeps.audit import AuditRecord, audits_of
 from sweeps.privacy import wording
-from sweeps.privacy.heldout import DeclaredTest, HeldOutReading, declared_test, readings
-from sweeps.privacy.ledger import HEADING, Assumptions, Summary, covers_search
+from sweeps.privacy.ledger import HEADING, Assumptions, covers_search
+from sweeps.privacy.heldout import declared_test, readings
 from sweeps.privacy.population import now
-from sweeps.privacy.release import Published, PublishedStore, Release
-from sweeps.privacy.totals import Total, earlier_lines, earlier_totals, summary_of, total_of
+from sweeps.privacy.release import PublishedStore
+from sweeps.privacy.release import Published, Release
+from sweeps.privacy.totals import earlier_lines, earlier_totals, summary_of, total_of
 from sweeps.reporting import front as fronts
 from sweeps.store import records
 from sweeps.store.records import accepted, notes, tags
@@ -46,7 +47,6 @@ class ClaimRange(NamedTuple):
         return claim.notion, claim.adjacency, claim.delta, claim.unit
 
 
-@dataclass(frozen=True, kw_only=True)
 class SweepSummary:
     """A sweep with all that views show of it, read from the store at one time.
 
@@ -67,68 +67,29 @@ class SweepSummary:
     notes, tags   of its people
     """
 
-    store: PublishedStore = field(repr=False, compare=False)
-    record: records.SweepRecord
-    heading: str
-    trials: Sequence[Published]
-    counts: Mapping[str, int]
-    stopped: tuple[str, ...]
-    ledger: Summary
-    started_from: tuple[Total, ...]
-    assumptions: Assumptions
-    release: Release
-    validation: str | None
-    declared_test: DeclaredTest | None
-    tests: Sequence[HeldOutReading]
-    refuted: Mapping[str, records.Refutation]
-    places: Mapping[str, str]
-    population: str | None
-    accepted: tuple[str, ...]
-    notes: tuple[str, ...]
-    tags: Mapping[str, str]
-
-    @classmethod
-    def load(
-        cls, store: PublishedStore, name: str, workspace: Workspace | None = None, *, count_all: bool = False
-    ) -> SweepSummary:
+    def __init__(
+        self, store: PublishedStore, name: str, workspace: Workspace | None = None, *, count_all: bool = False
+    ) -> None:
         """Read a sweep. Raises UnknownSweep, StoreError.
 
         workspace  for `places`
         count_all  count the total however many attempts it has; else only where that takes well under a second
         """
-        record = store.sweep(name)
-        sweep, spec = record.name, record.spec
-        trials, asked = store.trials(sweep), store.requests(sweep)
-        ledger = summary_of(store, record, trials, in_passing=not count_all)
-        started_from = earlier_totals(store, spec)
-        claims = fronts.claims_of(trials)
-        totals = (total_of(sweep, ledger), *started_from)
-        return cls(
-            store=store,
-            record=record,
-            heading=store.heading(sweep),
-            trials=trials,
-            counts=store.counts(sweep),
-            stopped=tuple(wording.stopped_lines(trials, spec.early_stopping is not None)),
-            ledger=ledger,
-            started_from=started_from,
-            assumptions=Assumptions.of([*claims, *(claim for total in totals for claim in total.claims())]),
-            release=Release.of(spec),
-            validation=wording.recorded_text(spec),
-            declared_test=declared_test(spec),
-            tests=readings(store, sweep),
-            refuted=store.refuted(sweep),
-            places={} if workspace is None else _places(workspace, sweep),
-            population=now(spec, store),
-            accepted=tuple(accepted(asked)),
-            notes=tuple(notes(asked)),
-            tags=tags(asked),
-        )
-
-    @property
-    def name(self) -> str:
-        """That it began with."""
-        return self.record.name
+        self.store, self.record = store, store.sweep(name)
+        spec, self.name = self.record.spec, self.record.name
+        self.trials, asked = store.trials(self.name), store.requests(self.name)
+        self.heading, self.counts = store.heading(self.name), store.counts(self.name)
+        self.stopped = list(wording.stopped_lines(self.trials, spec.early_stopping is not None))
+        self.ledger = summary_of(store, self.record, self.trials, in_passing=not count_all)
+        self.started_from = earlier_totals(store, spec)
+        totals = (total_of(self.name, self.ledger), *self.started_from)
+        counted = (claim for total in totals for claim in total.claims())
+        self.assumptions = Assumptions.of([*fronts.claims_of(self.trials), *counted])
+        self.release, self.validation = Release.of(spec), wording.recorded_text(spec)
+        self.declared_test, self.tests = declared_test(spec), readings(store, self.name)
+        self.refuted, self.population = store.refuted(self.name), now(spec, store)
+        self.places = {} if workspace is None else _places(workspace, self.name)
+        self.accepted, self.notes, self.tags = accepted(asked), notes(asked), tags(asked)
 
     @property
     def is_sealed(self) -> bool:
@@ -152,8 +113,9 @@ class SweepSummary:
             fronts.label_of(trial.guarantee) for trial in self.in_state(records.TrialState.COMPLETE) if trial.guarantee
         }
         mix = [name for position, name in enumerate(fronts.LABELS) if len({kind[position] for kind in kinds}) > 1]
-        ends = fronts.axis_ends(self.record.references)
-        found = fronts.front(self.trials, self.objectives, mix=mix, reference=ends, sweep=self.name, may_be_empty=True)
+        found = fronts.front(
+            self.trials, self.objectives, mix=mix, reference=self.record.references, sweep=self.name, may_be_empty=True
+        )
         return replace(found, heading=self.heading, assumptions=self.assumptions)
 
     @cached_property
@@ -203,13 +165,13 @@ class SweepSummary:
             "called": self.record.called,
             "state": self.record.state,
             "trials": dict(self.counts),
-            "notes": list(self.notes),
+            "notes": self.notes,
             "tags": dict(self.tags),
             "validation_records": self.validation,
             "test_records": self.test_lines(),
             **({} if self.population is None else {"population": self.population}),
-            "accepted": list(self.accepted),
-            "stopped": list(self.stopped),
+            "accepted": self.accepted,
+            "stopped": self.stopped,
             "refuted": {system: found.trial for system, found in self.refuted.items()},
             "ledger": self.ledger.to_dict(),
             "started_from": [total.to_dict() for total in self.started_from],

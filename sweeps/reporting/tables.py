@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dpcore.checks import InvalidValue
 from dpcore.rounding import epsilon_text
 from sweeps.privacy.ledger import HEADING, compared_epsilon
 from sweeps.privacy.release import Published
@@ -25,6 +27,7 @@ from sweeps.privacy.wording import legend_of, quote_of_claim
 from sweeps.reporting.front import Front, Panel, claims_of
 from sweeps.reporting.summary import TrialProgress, assumptions_of, curve_columns, curve_rows, row_columns, trial_rows
 from sweeps.store.records import EPSILON, SYSTEM, TARGET_EPSILON, CurveReport, LedgerEntry, sweep_of, varied_knobs
+from sweeps.util.text import closest
 from trainables.metrics import STANDARD_ERROR, with_error
 
 if TYPE_CHECKING:
@@ -211,6 +214,22 @@ COMPARED = "compared_epsilon"
 _RESTS_ON = ("rests_on", "assumptions")
 FORMATS = ("table", "csv", "parquet", "json", "html", "png")
 SUFFIXES = {"": "table", ".txt": "table", **{f".{form}": form for form in FORMATS if form != "table"}}
+
+
+def format_of(output: str | Path | None, given: str | None = None) -> str:
+    """One of `FORMATS`: the one that is given, else by the name of the file; a table without one.
+
+    Raises InvalidValue.
+    """
+    if given is not None and given not in FORMATS:
+        raise InvalidValue("--format", given, f"one of {', '.join(FORMATS)}", closest(given, FORMATS))
+    ending = Path(output or "").suffix.lower()
+    if given is None and ending not in SUFFIXES:
+        expected = f"a name that ends in {', '.join(filter(None, SUFFIXES))}"
+        raise InvalidValue("output", str(output), expected, f"Or say --format: {', '.join(FORMATS)}.")
+    return given or SUFFIXES[ending]
+
+
 _KIND = ("delta", "notion", "adjacency", "unit", "status", "accountant")
 _GUARANTEE = (EPSILON, TARGET_EPSILON, COMPARED, "quote", "quote_as", *_KIND)
 
@@ -235,7 +254,7 @@ def rows(front: Front, everything: bool = False) -> Iterator[dict[str, Any]]:
         yield from _rows(front, panel, everything)
 
 
-def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, Any]]:
+def _rows(front: Front, panel: Panel, everything: bool = False) -> Iterator[dict[str, Any]]:
     names = [one.metric for one in front.objectives]
     statuses = front.statuses(panel)
     in_full: dict[str, str] = {}
@@ -272,23 +291,20 @@ def _rows(front: Front, panel: Panel, everything: bool) -> Iterator[dict[str, An
         yield row
 
 
-def to_csv(front: Front, everything: bool = False) -> str:
+def to_csv(front: Front) -> str:
     """Comma-separated values with a header; an infinite epsilon is `inf`, an absent knob empty.
 
     A text that a spreadsheet would compute begins with an apostrophe.
     """
-    listed = list(rows(front, everything))
+    listed = list(rows(front))
     return csv_text(_columns(front, listed), listed)
 
 
-def to_json(front: Front, everything: bool = False) -> str:
+def to_json(front: Front) -> str:
     """One JSON object; an infinite number is the string "inf" or "-inf" (JSON has no infinity)."""
     points = [
         # The sentences stand once, beside the panels.
-        [
-            {n: _plain(value) for n, value in row.items() if n != "assumptions"}
-            for row in _rows(front, panel, everything)
-        ]
+        [{n: _plain(value) for n, value in row.items() if n != "assumptions"} for row in _rows(front, panel)]
         for panel in front.panels
     ]
     content = {
@@ -315,9 +331,9 @@ def to_json(front: Front, everything: bool = False) -> str:
     return json.dumps(content, indent=None if sum(map(len, points)) > 1000 else 2, allow_nan=False)
 
 
-def to_parquet(front: Front, everything: bool = False) -> bytes:
+def to_parquet(front: Front) -> bytes:
     """An Apache Parquet file; a knob that is a number in one trial and text in another is kept as text."""
-    listed = list(rows(front, everything))
+    listed = list(rows(front))
     return bytes(_of_rows(listed).reindex(columns=_columns(front, listed)).to_parquet(index=False))
 
 

@@ -176,9 +176,8 @@ _REASONS, _LONGEST = 5, 200
 """Reasons under a page, and characters of one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """The trials of a sweep that were asked for.
+    """The trials of a sweep that meet every condition: running ones first, then by number, unless an order is given.
 
     heading   what stands above every claim of the sweep; mostly empty
     metrics   that the spec asks for: objectives, and what is reported besides, in its order
@@ -189,14 +188,32 @@ class Listed:
     running   {key: where it is} of those that run
     """
 
-    sweep: str
-    heading: str
-    metrics: tuple[str, ...]
-    named: tuple[str, ...]
-    matching: int
-    trials: Sequence[Published]
-    page: int | None
-    running: Mapping[str, summary.TrialProgress]
+    def __init__(
+        self,
+        store: PublishedStore,
+        workspace: Workspace,
+        sweep: str,
+        *,
+        where: Sequence[str] = (),
+        sort: str | None = None,
+        page: int | None = None,
+    ) -> None:
+        """Read them.
+
+        where, sort  as `sweeps.reporting.trials.selected` reads them
+        page         its number, from 1; None lists them all
+
+        Raises UnknownSweep, and InvalidValue for a condition, an order or a page that cannot be.
+        """
+        spec = store.sweep(sweep).spec
+        chosen = selected(store.trials(sweep), where, sort, goals_of(spec))
+        if sort is None:
+            chosen.sort(key=lambda trial: trial.state is not records.TrialState.RUNNING)
+        self.sweep, self.heading, self.metrics = sweep, store.heading(sweep), tuple(dict.fromkeys(spec.asked))
+        self.named = [*(condition(one)[0] for one in where), *([] if sort is None else [trial_order(sort)[0]])]
+        self.matching, self.page = len(chosen), page
+        self.trials = chosen if page is None else page_of(chosen, page)
+        self.running = summary.trial_progress(store, workspace, sweep, self.trials)
 
     def as_csv(self) -> str:
         """Comma-separated values with a header; a text that a spreadsheet would compute begins with an apostrophe.
@@ -297,40 +314,6 @@ def _seconds(left: float | None) -> str:
     return f"{left:.0f} s" if left < 120 else f"{left / 60:.0f} min" if left < 7200 else f"{left / 3600:.1f} h"
 
 
-def listed(
-    store: PublishedStore,
-    workspace: Workspace,
-    sweep: str,
-    *,
-    where: Sequence[str] = (),
-    sort: str | None = None,
-    page: int | None = None,
-) -> Listed:
-    """The trials that meet every condition: running ones first, then by number, unless an order is given.
-
-    where, sort  as `sweeps.reporting.trials.selected` reads them
-    page         its number, from 1; None lists them all
-
-    Raises UnknownSweep, and InvalidValue for a condition, an order or a page that cannot be.
-    """
-    spec = store.sweep(sweep).spec
-    chosen = selected(store.trials(sweep), where, sort, goals_of(spec))
-    if sort is None:
-        chosen.sort(key=lambda trial: trial.state is not records.TrialState.RUNNING)
-    shown = chosen if page is None else page_of(chosen, page)
-    named = [*(condition(one)[0] for one in where), *([] if sort is None else [trial_order(sort)[0]])]
-    return Listed(
-        sweep=sweep,
-        heading=store.heading(sweep),
-        metrics=tuple(dict.fromkeys(spec.asked)),
-        named=tuple(dict.fromkeys(named)),
-        matching=len(chosen),
-        trials=shown,
-        page=page,
-        running=summary.trial_progress(store, workspace, sweep, shown),
-    )
-
-
 # One trial whole, as `sweeps show NAME TRIAL` prints it.
 
 _EVENTS = 5
@@ -370,7 +353,6 @@ class Launch:
         return f"{ended.outcome}: {text}{took}{f' ({ended.reason})' if ended.reason else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSummary:
     """One trial with all that may be seen of it.
 
@@ -383,15 +365,20 @@ class TrialSummary:
     files        {what: where it is}, of those that are there
     """
 
-    trial: Published
-    launches: Sequence[Launch]
-    running: summary.TrialProgress | None
-    curve: Sequence[records.CurveReport]
-    depends: Mapping[str, Dependence]
-    heading: str
-    refuted: records.Refutation | None
-    assumptions: Assumptions
-    files: Mapping[str, str]
+    def __init__(self, store: PublishedStore, workspace: Workspace, sweep: str, trial: Published) -> None:
+        """Read what belongs to it. Raises UnknownSweep, StoreError."""
+        attempts = {one.attempt: one for one in store.attempts_of(sweep, trial.key)}
+        claims: list[Guarantee] = [] if trial.guarantee is None else [trial.guarantee]
+        claims += [] if trial.plan is None else [trial.plan.guarantee, *trial.plan.beside]
+        named = {name: dependence(trial, name) for name in trial.metrics if name not in records.DECIDED}
+        self.trial, self.curve = trial, store.curves(sweep, [trial.key])
+        self.launches = [Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger(sweep, trial.key)]
+        self.running = summary.trial_progress(store, workspace, sweep, [trial]).get(trial.key)
+        self.depends = {name: one for name, one in named.items() if one is not None}
+        self.heading, self.refuted = store.heading(sweep), store.refuted(sweep).get(trial.system)
+        self.assumptions = Assumptions.of(claims)
+        # What an attempt left behind says how it ended.
+        self.files = _files(store, workspace, sweep, trial) if attempts else {}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values: its row, its plan, each report, each launch."""
@@ -408,7 +395,7 @@ class TrialSummary:
             "depends": {name: str(one) for name, one in self.depends.items()},
             "claim": None if trial.guarantee is None else trial.guarantee.to_dict(),
             "launches": [one.to_dict() for one in self.launches],
-            "files": dict(self.files),
+            "files": self.files,
         }
 
     def lines(self) -> Iterator[str]:
@@ -490,30 +477,6 @@ class TrialSummary:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
-
-
-def summarize_trial(store: PublishedStore, workspace: Workspace, sweep: str, trial: Published) -> TrialSummary:
-    """Read what belongs to one trial. Raises UnknownSweep, StoreError."""
-    attempts = {one.attempt: one for one in store.attempts_of(sweep, trial.key)}
-    claims: list[Guarantee] = [] if trial.guarantee is None else [trial.guarantee]
-    claims += [] if trial.plan is None else [trial.plan.guarantee, *trial.plan.beside]
-    return TrialSummary(
-        trial=trial,
-        launches=[Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger(sweep, trial.key)],
-        running=summary.trial_progress(store, workspace, sweep, [trial]).get(trial.key),
-        curve=store.curves(sweep, [trial.key]),
-        depends=_depends(trial),
-        heading=store.heading(sweep),
-        refuted=store.refuted(sweep).get(trial.system),
-        assumptions=Assumptions.of(claims),
-        # What an attempt left behind says how it ended.
-        files=_files(store, workspace, sweep, trial) if attempts else {},
-    )
-
-
-def _depends(trial: Published) -> dict[str, Dependence]:
-    found = {name: dependence(trial, name) for name in trial.metrics if name not in records.DECIDED}
-    return {name: one for name, one in found.items() if one is not None}
 
 
 def _files(store: PublishedStore, workspace: Workspace, sweep: str, trial: Published) -> dict[str, str]:

@@ -14,6 +14,7 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
 from dpcore.rounding import epsilon_text
 from dpcore.selection.filters import DPCharge
+from sweeps import audit
 from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share
 from sweeps.cli.main import lines
 from sweeps.execution import session
@@ -87,8 +88,19 @@ def finished(
     return workspace
 
 
-def audited(workspace: Workspace, seed: int = 0, **options: Any) -> AuditRecord:
-    return audit_trial(workspace, "audited", "0", rng=np.random.default_rng(seed), secret=bytes([seed]) * 32, **options)
+@pytest.fixture(autouse=True)
+def seeded(monkeypatch):
+    """The coins of every audit, and the noise of its twins."""
+    drawn = audit._setting
+
+    def setting(*given: Any) -> Any:
+        return replace(drawn(*given), rng=np.random.default_rng(0), secret=bytes(32))
+
+    monkeypatch.setattr(audit, "_setting", setting)
+
+
+def audited(workspace: Workspace, **options: Any) -> AuditRecord:
+    return audit_trial(workspace, "audited", "0", **options)
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,12 @@ from sweeps.examples import load
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import spread_lines
 from sweeps.privacy.ledger import GRID_DIGITS, USED_UP, compared_epsilon, on_grid
-from sweeps.reporting.front import AxisEnd, FrontAxis, front, hypervolume, kinds
+from sweeps.reporting.front import FrontAxis, front, hypervolume, kinds
 from sweeps.search.asha import objective_values
 from sweeps.search.space import Space
 from sweeps.search.warm_start import kept
 from sweeps.spec.parse import public_facts
+from sweeps.spec.sections import Reference
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.store.records import Proposal, TrialRecord, TrialState
 from tests.sweeps import toys, view_sweeps
@@ -77,7 +78,9 @@ def test_beaten_trials_are_not_on_the_front(quickstart):
     # The very case: calibration leaves each its own hair below the budget.
     assert len(set(claims)) == 4
     assert all(0.99 < epsilon < 1 for epsilon in claims)
-    found = front(quickstart, [ACCURACY, EPSILON], reference={"accuracy": AxisEnd(0.0), "epsilon": AxisEnd(2.0)})
+    found = front(
+        quickstart, [ACCURACY, EPSILON], reference={"accuracy": Reference(value=0.0), "epsilon": Reference(value=2.0)}
+    )
     (panel,) = found.panels
     assert found.keys() == ["s-3"]
     # What is printed is the claim; what is compared is the budget, in the volume too.

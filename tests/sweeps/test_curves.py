@@ -189,7 +189,7 @@ def test_one_trial_shows_its_curve_with_noise_and_claim(store, tmp_path, capsys)
 
 
 def test_the_report_and_the_plots_draw_front_and_others_apart(store, tmp_path):
-    content = SweepSummary.load(PublishedStore(store), "views")
+    content = SweepSummary(PublishedStore(store), "views")
     assert "<h2>Learning curves</h2>" in report_page(content)
     drawn = figures.curves_figure(content.trials, content.curves, ACCURACY, {"views-0"})
     others, front = drawn["data"]

@@ -14,7 +14,7 @@ from dpcore.guarantee import Status
 from dpcore.rounding import epsilon_text
 from sweeps.privacy import totals as joint_totals
 from sweeps.privacy.release import PublishedStore
-from sweeps.reporting.front import MixedGuarantees, ShareNoAxes, joint_front, sweep_front
+from sweeps.reporting.front import MixedGuarantees, ShareNoAxes, sweep_front
 from sweeps.reporting.html import render
 from sweeps.store.records import Extension, sweep_of
 from sweeps.store.workspace import Workspace
@@ -45,7 +45,7 @@ def store(tmp_path):
 
 
 def test_the_points_are_those_of_all(store):
-    found = joint_front(store, ["a", "b"])
+    found = sweep_front(store, "a", "b", total=True)
     alone = [sweep_front(store, name) for name in ("a", "b")]
     (panel,) = found.panels
     assert sorted(one.key for one in panel.records) == sorted(
@@ -58,7 +58,7 @@ def test_the_points_are_those_of_all(store):
 
 
 def test_the_total_is_that_of_one_ledger_with_the_steps_of_all(store):
-    found = joint_front(store, ["a", "b"])
+    found = sweep_front(store, "a", "b", total=True)
     # Seven trials of ten steps with noise 4: one composition, not a sum of two epsilons.
     step = Gaussian(noise_multiplier=4.0, adjacency=Adjacency.ADD_REMOVE)
     whole = headline(Composed(events=(Repeated(event=step, count=70),)), delta=1e-5, adjacency=Adjacency.ADD_REMOVE)
@@ -75,7 +75,7 @@ def test_the_total_is_that_of_one_ledger_with_the_steps_of_all(store):
 
 def test_one_that_chose_by_results_leaves_none_a_guarantee(tmp_path, store):
     recorded(tmp_path, "c", search={"trials": 10, "sampler": "tpe"})
-    found = joint_front(store, ["a", "c"])
+    found = sweep_front(store, "a", "c", total=True)
     assert (found.procedure.is_claim, found.procedure.guarantee.status) == (False, Status.NO_CLAIM)
     assert "no guarantee, because in c the tpe sampler chose trials by the results of earlier ones" in found.note
 
@@ -83,7 +83,7 @@ def test_one_that_chose_by_results_leaves_none_a_guarantee(tmp_path, store):
 def test_a_sweep_that_started_from_another_ones_results_chose_by_them(tmp_path, store):
     recorded(tmp_path, "c", search={**RANDOM, "warm_start": "a"})
     recorded(tmp_path, "d", search={**RANDOM, "warm_start": "elsewhere"})
-    inside, outside = joint_front(store, ["a", "c"]), joint_front(store, ["a", "d"])
+    inside, outside = sweep_front(store, "a", "c", total=True), sweep_front(store, "a", "d", total=True)
     assert "in c the search started from the results of a" in inside.note
     assert (inside.procedure.is_claim, len(inside.totals)) == (False, 1)
     assert "sweep 'elsewhere', which adds its own total" in outside.note
@@ -93,7 +93,7 @@ def test_a_sweep_that_started_from_another_ones_results_chose_by_them(tmp_path, 
 def test_who_asks_when_results_can_be_seen_chooses_by_them(tmp_path, store):
     """As for the extension of one sweep: whoever sees results and decides what else runs is a rule that chooses."""
     recorded(tmp_path, "c", created_at=time.time())
-    found = joint_front(store, ["a", "c"])
+    found = sweep_front(store, "a", "c", total=True)
     assert (found.procedure.is_claim, found.procedure.guarantee.status) == (False, Status.NO_CLAIM)
     assert (
         "because in c trials were asked for when results of a could be seen. For one that you can quote" in found.note
@@ -103,7 +103,7 @@ def test_who_asks_when_results_can_be_seen_chooses_by_them(tmp_path, store):
     # One that has launched nothing has shown nothing.
     recorded(tmp_path, "d", trials=0)
     recorded(tmp_path, "e", created_at=time.time())
-    assert joint_front(store, ["d", "e"]).procedure.is_claim
+    assert sweep_front(store, "d", "e", total=True).procedure.is_claim
 
 
 def test_who_asks_for_more_when_results_of_another_can_be_seen_chooses_by_them(tmp_path, store):
@@ -114,7 +114,7 @@ def test_who_asks_for_more_when_results_of_another_can_be_seen_chooses_by_them(t
         asked.extend(lease, Extension(trials=12, launched=0, at=time.time()))
         complete(asked, lease, 0)
     asked.close()
-    found = joint_front(store, ["a", "c"])
+    found = sweep_front(store, "a", "c", total=True)
     assert not found.procedure.is_claim
     assert "in c trials were asked for when results of a could be seen" in found.note
     assert sweep_front(store, "c", total=True).procedure.is_claim
@@ -141,14 +141,14 @@ def test_who_asks_for_more_when_results_of_another_can_be_seen_chooses_by_them(t
 def test_sweeps_that_must_not_share_axes_are_refused(tmp_path, store, other, kind, says):
     recorded(tmp_path, "c", **other)
     with pytest.raises(kind) as refused:
-        joint_front(store, ["a", "c"], as_refuted=True)
+        sweep_front(store, "a", "c", total=True, as_refuted=True)
     assert says in str(refused.value)
     assert "keyed digest" not in str(refused.value)
 
 
 def test_claims_of_two_kinds_have_a_panel_each_and_no_total(tmp_path, store):
     recorded(tmp_path, "c", claim={"adjacency": Adjacency.REPLACE_ONE})
-    found = joint_front(store, ["a", "c"], mix=["adjacency"])
+    found = sweep_front(store, "a", "c", total=True, mix=["adjacency"])
     assert [len(panel.records) for panel in found.panels] == [4, 3]
     assert found.procedure is None
     assert "not counted" in found.note

@@ -19,6 +19,7 @@ from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.release import PublishedStore
 from sweeps.reporting import front as fronts
 from sweeps.reporting import tables
+from sweeps.spec.sections import Reference
 from sweeps.store.records import TrialRecord, TrialState
 from sweeps.store.store import Store
 from tests.benchmarks.chosen import compare
@@ -59,7 +60,7 @@ GOLDEN = np.array([(0.5, 0.20), (1, 0.12), (3, 0.08), (8, 0.06)])  # (epsilon, e
 def test_golden_hypervolume_through_the_front():
     records = [record(i, epsilon=e, error=err) for i, (e, err) in enumerate(GOLDEN)]
     (panel,) = fronts.front(
-        records, [EPSILON, ERROR], reference={"epsilon": fronts.AxisEnd(10.0), "error": fronts.AxisEnd(0.5)}
+        records, [EPSILON, ERROR], reference={"epsilon": Reference(value=10.0), "error": Reference(value=0.5)}
     ).panels
     assert panel.hypervolume == pytest.approx(3.890, abs=1e-12)
     assert panel.on_front.all()
@@ -300,7 +301,7 @@ def test_systems_agree_on_the_worst_of_a_metric():
     assert {seen[name].worst for name in seen if name.endswith("accuracy") and seen[name].goal == "maximize"} == {0.0}
 
 
-ENDS = {"accuracy": fronts.AxisEnd(0.0, "the worst accuracy there is"), "epsilon": fronts.AxisEnd(4.0)}
+ENDS = {"accuracy": Reference(value=0.0, source="the worst accuracy there is"), "epsilon": Reference(value=4.0)}
 
 
 def test_the_stored_spec_says_it_and_the_caller_goes_before(tmp_path: Path):
@@ -308,10 +309,10 @@ def test_the_stored_spec_says_it_and_the_caller_goes_before(tmp_path: Path):
     store = view_sweeps.new_sweep(tmp_path, front={"reference": stored})
     lease = store.acquire("views")
     view_sweeps.complete(store, lease, 0, accuracy=0.5)
-    assert fronts.axis_ends(store.sweep("views").references) == ENDS
+    assert store.sweep("views").references == ENDS
     assert fronts.sweep_front(PublishedStore(store), "views").panels[0].hypervolume == pytest.approx(0.5 * 3)
-    chosen = fronts.sweep_front(PublishedStore(store), "views", reference={"epsilon": fronts.AxisEnd(2.0)})
+    chosen = fronts.sweep_front(PublishedStore(store), "views", reference={"epsilon": Reference(value=2.0)})
     assert chosen.panels[0].hypervolume == pytest.approx(0.5)
     older = view_sweeps.new_sweep(tmp_path, "older", front={})
-    assert fronts.axis_ends(older.sweep("older").references) == {}
+    assert older.sweep("older").references == {}
     lease.release()

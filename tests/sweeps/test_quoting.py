@@ -75,7 +75,7 @@ def card(workspace):
     spec = load_spec({**SPEC, "name": "views"})
     store = PublishedStore.open(workspace)
     [record] = store.trials_of("views", ["views-0"])
-    return record, ModelCard.of(store, "views", record, public_facts(spec))
+    return record, ModelCard(store, "views", record, public_facts(spec))
 
 
 SPEC = {

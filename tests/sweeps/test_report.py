@@ -41,7 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def page(store: Store) -> str:
-    return report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True))
+    return report_page(SweepSummary(PublishedStore(store), "views", count_all=True))
 
 
 def words(page: str) -> str:
@@ -81,7 +81,7 @@ def test_what_is_refuted_stands_in_no_panel_and_in_no_range_of_what_is_proved(tm
     lease = store.acquire("views")
     view_sweeps.complete(store, lease, 0)
     view_sweeps.complete(store, lease, 1, status=Status.REFUTED)
-    page = report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True))
+    page = report_page(SweepSummary(PublishedStore(store), "views", count_all=True))
     assert len(re.findall(r'id="front-\d"', page)) == 1
     assert "Not in the picture: 1 refuted" in words(page)
     assert "ε = 0.999 at" in words(page)
@@ -134,7 +134,7 @@ def nasty_page(content: SweepSummary) -> str:
 
 
 def test_importance_finds_the_knob_that_matters_and_admits_ignorance(store: Store):
-    content = SweepSummary.load(PublishedStore(store), "views", count_all=True)
+    content = SweepSummary(PublishedStore(store), "views", count_all=True)
     (one,) = content.importances
     assert next(iter(one.by_knob)) == "target_epsilon"
     assert one.r2 > 0.5
@@ -194,7 +194,7 @@ def test_a_real_browser_draws_it_offline_and_without_complaint(kind: str, store:
     if kind == "full":
         path.write_text(page)
     elif kind == "nasty":
-        path.write_text(nasty_page(SweepSummary.load(PublishedStore(store), "views")))
+        path.write_text(nasty_page(SweepSummary(PublishedStore(store), "views")))
         assert "<script>document.title" not in path.read_text()
         assert "<img" not in path.read_text().split("<body>", 1)[1].split('<script type="application/json"', 1)[0]
     else:
@@ -221,6 +221,6 @@ def test_steps_that_no_trial_reported_are_shown_as_spent(tmp_path: Path):
     store = view_sweeps.new_sweep(tmp_path)
     lease = store.acquire("views")
     store.fail(lease, view_sweeps.launch(store, lease, 0), 1, 10, "out of memory")
-    text = words(report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True)))
+    text = words(report_page(SweepSummary(PublishedStore(store), "views", count_all=True)))
     assert "nothing is claimed" in text
     assert re.search(r"all trials together ε = \d", text)

@@ -134,7 +134,7 @@ def test_nothing_is_known_of_a_prefix_while_a_trial_goes_on_or_where_it_failed_l
 
     def said() -> list[bool]:
         page, (record,) = (
-            report_page(SweepSummary.load(PublishedStore(store), "views", count_all=True)),
+            report_page(SweepSummary(PublishedStore(store), "views", count_all=True)),
             store.trials("views"),
         )
         assert record.step == 2
