@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -52,7 +53,6 @@ class SweepProgress:
     seconds_left: float | None
 
 
-@dataclass
 class ProgressDisplay(Observer):
     """A live bar on a terminal and in a notebook, one line every few seconds anywhere else, and one at the end.
 
@@ -61,82 +61,72 @@ class ProgressDisplay(Observer):
     A context manager.
     """
 
-    console: Console
-    told: Callable[[SweepProgress], None] | None = None
-    total: int = 0
-    _bar: Progress | None = None
-    _in_cell: bool = False
-    _cell: Any = None
-    _sweep: str = ""
-    _line: str = ""
-    _best: dict[str, float] = field(default_factory=dict)
-    _over: set[str] = field(default_factory=set)
-    _known: int = 0
-    _pace_from: tuple[float, int] | None = None
-    _printed: float = 0.0
+    def __init__(self, console: Console, told: Callable[[SweepProgress], None] | None = None) -> None:
+        self.console, self.told = console, told
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TextColumn("trials"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("[dim]{task.fields[best]}"),
+            console=console,
+            transient=True,
+            get_time=time.monotonic,
+            speed_estimate_period=math.inf,
+        )
+        self._bar.add_task("sweep", total=None, best="")
+        self._task = self._bar.tasks[0]
+        self._best: dict[str, float] = {}
+        self._over: set[str] = set()
+        self._in_cell, self._is_drawn, self._line, self._printed = False, False, "", 0.0
+        self._cell: Any = None
 
     def __enter__(self) -> ProgressDisplay:
         shown = CONSOLE.least <= logging.INFO and not CONSOLE.as_json and self.told is None
         self._in_cell = shown and in_notebook()
-        if shown and not self._in_cell and self.console.is_terminal:
-            self._bar = Progress(
-                TextColumn("[bold]{task.description}"),
-                BarColumn(bar_width=28),
-                MofNCompleteColumn(),
-                TextColumn("trials"),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                TextColumn("[dim]{task.fields[best]}"),
-                console=self.console,
-                transient=True,
-            )
-            self._bar.add_task("sweep", total=None, best="")
+        self._is_drawn = shown and not self._in_cell and self.console.is_terminal
+        if self._is_drawn:
             self._bar.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._bar is not None:
+        if self._is_drawn:
             self._bar.stop()
-        elif self.total and self.told is None:
+        elif self._task.total and self.told is None:
             self._say()
 
     def on_change(self, controller: Controller, trial: Published) -> None:
         """See `Observer`."""
-        self._sweep = controller.sweep
-        first, self.total = self.total == 0, controller.spec.search.trials + controller.enqueued
-        if first:
+        if self._task.total is None:
             for known in controller.table.published():
-                self._note(controller, known)
-            self._known = len(self._over)
+                if known.key != trial.key:
+                    self._note(controller, known)
+            # What had ended before this start is no pace, nor is the first one's time: workers take long to start.
+            self._task.completed = len(self._over)
         self._note(controller, trial)
+        total, done = controller.spec.search.trials + controller.enqueued, len(self._over)
+        self._bar.update(self._task.id, description=controller.sweep, total=total, completed=done, best=self._bests())
         # People see a trial's end in the bar, or in the lines that stand for it.
         say(str(trial.state), Event.TRIAL, sweep=controller.sweep, trial=trial.key, plain=lambda: None)
-        if self._pace_from is None and len(self._over) > self._known:
-            # The first one's time was mostly the start of workers.
-            self._pace_from = (time.monotonic(), len(self._over))
         if self.told is not None:
             self._tell(trial)
-        elif self._bar is not None:
-            self._bar.update(
-                self._bar.task_ids[0],
-                description=controller.sweep,
-                total=self.total,
-                completed=len(self._over),
-                best=self._bests(),
-            )
-        elif time.monotonic() - self._printed > (CELL_SECONDS if self._in_cell else LINE_SECONDS):
-            self._say()
+        elif not self._is_drawn:
+            least = CELL_SECONDS if self._in_cell else LINE_SECONDS
+            if time.monotonic() - self._printed > least:
+                self._say()
 
     def _tell(self, trial: Published) -> None:
         """What the function raises ends no sweep: it is said, and the function is called no more."""
         assert self.told is not None
         news = SweepProgress(
-            sweep=self._sweep,
+            sweep=self._task.description,
             trial=trial.key,
             state=str(trial.state),
             done=len(self._over),
-            total=self.total,
+            total=int(self._task.total or 0),
             best=dict(self._best),
             seconds_left=self._seconds_left(),
         )
@@ -145,14 +135,16 @@ class ProgressDisplay(Observer):
         except Exception as error:
             self.told = lambda _: None
             text = f"The progress function raised {type(error).__name__}: {error}. It is called no more."
-            say(f"{text} The sweep goes on.", Event.NOTICE, level=logging.WARNING, sweep=self._sweep)
+            say(f"{text} The sweep goes on.", Event.NOTICE, level=logging.WARNING, sweep=self._task.description)
 
     def _say(self) -> None:
         """How far it is, where that was not just said."""
-        line = f"{len(self._over)}/{self.total} trials{self._left()}  {self._bests()}".rstrip()
+        seconds = self._seconds_left()
+        left = "" if seconds is None else f", about {seconds:.0f} s left"
+        line = f"{len(self._over)}/{self._task.total} trials{left}  {self._bests()}".rstrip()
         if line != self._line:
             self._line, self._printed = line, time.monotonic()
-            say(line, Event.PROGRESS, sweep=self._sweep, plain=self._show)
+            say(line, Event.PROGRESS, sweep=self._task.description, plain=self._show)
 
     def _show(self) -> None:
         if not self._in_cell:
@@ -160,8 +152,8 @@ class ProgressDisplay(Observer):
             return
         # One place in the notebook's output, which is written over as the sweep goes on.
         shown: Any = sys.modules["IPython"].display
-        bar = f'<progress value="{len(self._over)}" max="{self.total}"></progress>'
-        page = shown.HTML(f"{bar} {escape(f'{self._sweep}  {self._line}')}")
+        bar = f'<progress value="{len(self._over)}" max="{self._task.total}"></progress>'
+        page = shown.HTML(f"{bar} {escape(f'{self._task.description}  {self._line}')}")
         if self._cell is None:
             # Not before: as Ray starts it clears the output of the cell.
             self._cell = shown.display(page, display_id=True)
@@ -183,15 +175,5 @@ class ProgressDisplay(Observer):
             better = max if objective.goal == "maximize" else min
             self._best[objective.metric] = better(value, self._best.get(objective.metric, value))
 
-    def _left(self) -> str:
-        seconds = self._seconds_left()
-        return "" if seconds is None else f", about {seconds:.0f} s left"
-
     def _seconds_left(self) -> float | None:
-        if self._pace_from is None:
-            return None
-        since, over = self._pace_from
-        done = len(self._over) - over
-        if done < 2 or len(self._over) >= self.total:
-            return None
-        return (time.monotonic() - since) / done * (self.total - len(self._over))
+        return None if self._task.finished else self._task.time_remaining

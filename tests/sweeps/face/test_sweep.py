@@ -224,7 +224,7 @@ def test_the_rest_is_estimated_from_the_pace_after_the_first_trial_of_this_start
             lines.append(written.getvalue().splitlines()[-1].strip())
     assert lines == [
         "5/20 trials  best accuracy 0.54",
-        "6/20 trials  best accuracy 0.55",
+        "6/20 trials, about 140 s left  best accuracy 0.55",
         "7/20 trials, about 130 s left  best accuracy 0.56",
         "8/20 trials, about 120 s left  best accuracy 0.57",
     ]
@@ -262,6 +262,6 @@ def test_a_function_hears_of_each_change_and_its_error_ends_nothing(clock):
             clock.seconds += 10
             shown.on_change(shows, trial(number, accuracy=0.5 + number / 10))
     assert [(one.trial, one.done, one.seconds_left) for one in heard] == [
-        ("t-0", 1, None), ("t-1", 2, None), ("t-2", 3, pytest.approx(10.0)),
+        ("t-0", 1, None), ("t-1", 2, 20), ("t-2", 3, 10),
     ]  # fmt: skip
     assert (heard[-1].best, written.getvalue()) == ({"accuracy": 0.7}, "")
