@@ -14,6 +14,7 @@ from pathlib import Path
 from time import gmtime, strftime
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 from rich.console import Console
@@ -23,8 +24,9 @@ from dpcore.guarantee import Guarantee
 from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy import wording
 from sweeps.privacy.charge import ex_post
-from sweeps.privacy.ledger import HEADING, spans
-from sweeps.privacy.release import Published, PublishedStore, best_by
+from sweeps.privacy.ledger import HEADING, count_text, spans
+from sweeps.privacy.release import PublishedStore
+from sweeps.privacy.release import Published, best_by
 from sweeps.privacy.totals import earlier_lines, sentences
 from sweeps.reporting import figures
 from sweeps.reporting.front import Front
@@ -54,17 +56,15 @@ def write_report(store: PublishedStore, sweep: str, path: Path | str) -> Path:
 
 def report_page(summary: SweepSummary) -> str:
     """The whole report as HTML."""
-    charts: Charts = {} if summary.is_sealed else _front_charts(summary.front)
-    drawn = {} if summary.is_sealed else _other_charts(summary, charts)
-    drawn = {"parallel": None, "importances": (), "curves": (), "progress": (), **drawn}
-    body = macro("report")(summary, drawn, _trials_table(summary))
+    charts = {} if summary.is_sealed else _charts(summary)
+    body = macro("report")(summary, charts, _trials_table(summary))
     return _page(f"{summary.record.name} · sweep report", body, charts)
 
 
 def front_page(front: Front) -> str:
     """A front alone as HTML."""
-    title = f"Pareto front {front.sweep}".strip()
-    return _page(title, macro("front_alone")(front, title), _front_charts(front))
+    title, charts = f"Pareto front {front.sweep}".strip(), _front_charts(front)
+    return _page(title, macro("front_alone")(front, title, charts), charts)
 
 
 def render(front: Front, form: str) -> str | bytes:
@@ -112,7 +112,7 @@ def _template(name: str) -> Template:
         "quote": wording.quote_of_claim,
         "status_of": lambda claim, assumptions: (claim.status, assumptions.status(claim)),
     }
-    given = (spans, earlier_lines, not_covered, winner, plan_text, afterwards, strftime, gmtime)
+    given = (spans, count_text, earlier_lines, not_covered, winner, plan_text, afterwards, strftime, gmtime)
     found.globals |= {one.__name__: one for one in given}
     found.globals |= {"wording": wording, "HEADING": HEADING, "STATES": _SHOWN}
     return found.get_template(name)
@@ -211,29 +211,23 @@ def _cell(value: object) -> str:
 
 
 def _front_charts(front: Front) -> Charts:
-    return {f"front-{i}": figures.front_figure(front, panel) for i, panel in enumerate(front.panels)}
+    """Of the panels in which a point has a place: infinite values have none."""
+    shown = [(i, panel) for i, panel in enumerate(front.panels) if np.isfinite(panel.values).all(axis=1).any()]
+    return {f"front-{i}": figures.front_figure(front, panel) for i, panel in shown}
 
 
-def _other_charts(summary: SweepSummary, charts: Charts) -> dict[str, Any]:
-    """Put every other chart of a sweep into `charts`; what the template says of them."""
-    on_front, objectives = set(summary.front.keys()), summary.objectives
-    measured = [one for one in objectives if one.metric not in DECIDED]
-    parallel = figures.parallel_figure(summary.trials, objectives, on_front)
-    drawn = [figures.curves_figure(summary.trials, summary.curves, one, on_front) for one in measured]
-    curves = [one for one in drawn if one is not None]
-    progress = {
-        f"progress-{index}": figures.progress_figure(summary.trials, one)
-        for index, one in enumerate(objectives)
-        if one in measured
-    }
-    charts |= {} if parallel is None else {"parallel": parallel}
-    charts |= {f"curves-{index}": one for index, one in enumerate(curves)}
-    charts |= {name: one for name, one in progress.items() if one is not None}
-    for index, one in enumerate(summary.importances):
-        if not one.reason:
-            charts[f"importance-{index}"] = figures.importance_figure(one)
-    found = [name for name in progress if name in charts]
-    return {"parallel": parallel, "importances": summary.importances, "curves": curves, "progress": found}
+def _charts(summary: SweepSummary) -> Charts:
+    """Every chart of a sweep."""
+    on_front, trials = set(summary.front.keys()), summary.trials
+    measured = [(i, one) for i, one in enumerate(summary.objectives) if one.metric not in DECIDED]
+    curves = [figures.curves_figure(trials, summary.curves, one, on_front) for _, one in measured]
+    found: dict[str, figures.Figure | None] = {**_front_charts(summary.front)}
+    found["parallel"] = figures.parallel_figure(trials, summary.objectives, on_front)
+    found |= {f"curves-{i}": one for i, one in enumerate(filter(None, curves))}
+    found |= {f"progress-{i}": figures.progress_figure(trials, one) for i, one in measured}
+    known = [(i, one) for i, one in enumerate(summary.importances) if not one.reason]
+    found |= {f"importance-{i}": figures.importance_figure(one) for i, one in known}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 # Lines for people as a notebook shows them: the same words, what the statuses rest on folded away.
