@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,15 +122,15 @@ def nasty_page(content: SweepSummary) -> str:
     trials = [replace(trial, config={**trial.config, NASTY: NASTY, "system": NASTY}) for trial in content.trials]
     trials[0] = replace(trials[0], reason=NASTY)
     trials[1] = replace(trials[1], config={**trials[1].config, "system": NASTY + "2"})
-    nasty = replace(
-        content,
-        record=replace(content.record, name=NASTY),
-        trials=trials,
-        ledger=replace(content.ledger, procedure=None, uncounted=NASTY),
-        started_from=(Total(sweep=NASTY, in_this_store=False),),
-        assumptions=Assumptions((*content.assumptions.sentences, NASTY)),
-    )
-    vars(nasty)["curves"] = content.curves  # the store knows no sweep of that name
+    # The store knows no sweep of that name: its curves are read before.
+    assert content.curves is not None
+    nasty = copy(content)
+    for known in ("front", "claims", "released", "importances"):
+        vars(nasty).pop(known, None)
+    nasty.name, nasty.record, nasty.trials = NASTY, replace(content.record, name=NASTY), trials
+    nasty.ledger = replace(content.ledger, procedure=None, uncounted=NASTY)
+    nasty.started_from = (Total(sweep=NASTY, in_this_store=False),)
+    nasty.assumptions = Assumptions((*content.assumptions.sentences, NASTY))
     return report_page(nasty)
 
 
