@@ -142,7 +142,7 @@ def test_claims_that_stand_share_axes_each_under_its_own_status():
     assert [panel.label["status"] for panel in found.panels] == ["proved or proved-under-assumptions", "refuted"]
     listed = {row["key"]: row["status"] for row in tables.rows(found, everything=True)}
     assert listed == {record.key: record.guarantee.status for record in records if record.guarantee}
-    panels = json.loads(tables.to_json(found, everything=True))["panels"]
+    panels = json.loads(tables.to_json(found))["panels"]
     assert [len(panel["points"]) for panel in panels] == [2, 1]
 
 
