@@ -143,7 +143,7 @@ def test_claims_that_stand_share_axes_each_under_its_own_status():
     listed = {row["key"]: row["status"] for row in tables.rows(found, everything=True)}
     assert listed == {record.key: record.guarantee.status for record in records if record.guarantee}
     panels = json.loads(tables.to_json(found))["panels"]
-    assert [len(panel["points"]) for panel in panels] == [2, 1]
+    assert [panel["trials"] for panel in panels] == [2, 1]
 
 
 def of_systems(count: int) -> list[TrialRecord]:
