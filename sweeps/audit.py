@@ -24,7 +24,7 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
 from sweeps.planning.spec_code import accepting, code_of, weights_of
 from sweeps.privacy.population import charge_audit
-from sweeps.privacy.release import FILE, FOLDER, Published, PublishedStore, tell
+from sweeps.privacy.release import FILE, FOLDER, PublishedStore, tell
 from sweeps.spec.parse import load_spec
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Refutation, SweepRecord, this_person, trial_key

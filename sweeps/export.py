@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from sweeps.planning.spec_code import WEIGHTS, code_of, weights_of
-from sweeps.privacy.ledger import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.heldout import HeldOutReading, declared_test, of_its_records, readings
+from sweeps.privacy.ledger import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.population import charge_reading
 from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.totals import own_total

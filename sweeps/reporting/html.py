@@ -25,8 +25,7 @@ from dpcore.rounding import delta_text, epsilon_text
 from sweeps.privacy import wording
 from sweeps.privacy.charge import ex_post
 from sweeps.privacy.ledger import HEADING, count_text, spans
-from sweeps.privacy.release import PublishedStore
-from sweeps.privacy.release import Published, best_by
+from sweeps.privacy.release import Published, PublishedStore, best_by
 from sweeps.privacy.totals import earlier_lines, sentences
 from sweeps.reporting import figures
 from sweeps.reporting.front import Front

@@ -16,11 +16,10 @@ from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee, Status
 from sweeps.audit import AuditRecord, audits_of
 from sweeps.privacy import wording
-from sweeps.privacy.ledger import HEADING, Assumptions, covers_search
 from sweeps.privacy.heldout import declared_test, readings
+from sweeps.privacy.ledger import HEADING, Assumptions, covers_search
 from sweeps.privacy.population import now
-from sweeps.privacy.release import PublishedStore
-from sweeps.privacy.release import Published, Release
+from sweeps.privacy.release import Published, PublishedStore, Release
 from sweeps.privacy.totals import earlier_lines, earlier_totals, summary_of, total_of
 from sweeps.reporting import front as fronts
 from sweeps.store import records
