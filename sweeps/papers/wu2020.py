@@ -18,6 +18,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -31,7 +32,6 @@ from dpcore.papers.wu2020 import clipped_event, halving_schedule, noise_multipli
 from dpcore.rounding import epsilon_text
 from sweeps import papers
 from sweeps.store.records import TrialRecord
-from trainables.data import images as published
 
 PAPER = papers.Paper.load("wu2020")
 HIDDEN = 64
@@ -63,7 +63,11 @@ def reproduce(run: papers.Reproduction) -> None:
     if why := run.part({"source": "german_credit"}, lambda data: _credit(run, sizes, data)):
         run.result.cut.append(f"Table 1: not trained ({why})")
         table_1(run, Measurements(), f"not trained ({why})")
-    _images(run, sizes)
+    title = "ResNet-18 on IDC"
+    if why := run.part({"source": "idc"}, partial(_images, run, sizes), title=title, quick=False):
+        told = f"Table 2: ResNet-18 not run ({why})"
+        run.result.cut.append(told)
+        run.hold("table_2", {}, told)
 
 
 # Theory
@@ -126,29 +130,14 @@ def credit(sizes: papers.Values, data: Path, split: int) -> dict[str, Any]:
     return papers.filled(PAPER.sweeps["german"], _steps(values, data, values["records"]))
 
 
-def images(sizes: papers.Values, data: Path | None) -> tuple[dict[str, Any], list[str]]:
-    """The ResNet-18 on IDC where its folder is there, else on CIFAR-10; and what has to be said about that.
-
-    Raises Missing where it is not run.
-    """
-    schedule, images = SCHEDULES["IDC"], sizes["images"]
-    source, records, validate, note = "idc", schedule["records"], 512 if images else None, []
-    if images == 0 or data is None:
-        raise papers.Missing("--quick" if images == 0 else "no --data DIR")
-    if not published.idc_present(data):
-        if not (data / "cifar10").is_dir():
-            raise papers.Missing(f"missing: neither {published.FOLDER}/ nor cifar10/ in {data}")
-        source, records, validate = "cifar10", 4000, None
-        note = [f"Table 2: IDC's files are absent ({published.FOLDER} in {data}); its path runs on CIFAR-10 instead"]
-    values = {**schedule, **sizes, "source": source, "validate": validate}
-    part = papers.filled(PAPER.sweeps["resnet18"], _steps(values, data, images or records))
-    if images is not None:
+def images(sizes: papers.Values, data: Path) -> dict[str, Any]:
+    """The ResNet-18 of Table 2 on IDC: all of it, or a few images of it for SGD and SGLD alone."""
+    schedule, few = SCHEDULES["IDC"], sizes["images"]
+    values = {**schedule, **sizes, "validate": 512 if few else None}
+    part = papers.filled(PAPER.sweeps["resnet18"], _steps(values, data, few or schedule["records"]))
+    if few:
         part["systems"] = {name: part["systems"][name] for name in ("sgd", "sgld")}
-        note.append(
-            f"Table 2: {sizes['image_epochs']} epochs of SGD and SGLD on {images} images instead of 100 epochs of "
-            f"all methods on {sum(published.IDC_TRAIN)} (--grid coarse)"
-        )
-    return part, note
+    return dict(part)
 
 
 def _steps(values: papers.Values, data: Path, records: int) -> dict[str, Any]:
@@ -252,38 +241,26 @@ def _credit(run: papers.Reproduction, sizes: papers.Values, data: Path) -> None:
     run.draw("reproductions/wu2020", "table-1.png", [picture(found)], size=(8, 5.5))
 
 
-def _images(run: papers.Reproduction, sizes: papers.Values) -> None:
-    try:
-        part, note = images(sizes, run.data)
-        run.say(f"ResNet-18 on {part['data']['source']}")
-        why = run.part(part["data"], lambda data: _table_2(run, part, note, whole=sizes["images"] is None))
-    except papers.Missing as missing:
-        why = str(missing)
-        if why.startswith("missing"):
-            run.say(f"{why}: Table 2 is not trained")
-    if why:
-        told = f"Table 2: ResNet-18 not run ({why})"
-        run.result.cut.append(told)
-        run.hold("table_2", {}, told)
-
-
-def _table_2(run: papers.Reproduction, part: Mapping[str, Any], note: list[str], *, whole: bool) -> None:
+def _images(run: papers.Reproduction, sizes: papers.Values, data: Path) -> None:
+    part, few = images(sizes, data), sizes["images"]
     _, trials = run.trained(part)
-    run.result.cut += note
-    found, source = Measurements([(0, one) for one in trials]), part["data"]["source"]
+    if few:
+        run.result.cut.append(
+            f"Table 2: {sizes['image_epochs']} epochs of SGD and SGLD on {few} images instead of 100 epochs of all "
+            f"methods on {SCHEDULES['IDC']['records']} (--grid coarse)"
+        )
+    found = Measurements([(0, one) for one in trials])
     rows = [[row.name, *found.beside(row, HIDDEN)] for row in TABLE_2 if row.system in part["systems"]]
     steps = max((one.step for one in trials), default=0)
-    title = f"ResNet-18: Table 2 (IDC, 100 epochs) | ours ({source}, {steps} steps)"
+    title = f"ResNet-18: Table 2 (IDC, 100 epochs) | ours ({steps} steps)"
     run.result.tables.append(papers.ResultTable(title, ("method", *METRICS.values()), rows))
     sgld, sgd = (found.mean(system, HIDDEN, LAST + "attack_auc") for system in ("sgld", "sgd"))
     if sgld is None or sgd is None:
         return run.hold("table_2", {}, "a training did not finish")
     # One training each is shown; it is held against the table only if that was run.
-    held = whole and source == "idc"
-    few = "a few steps: they show that the path runs, and nothing about the table"
-    shown = f"{sgld.value:.3f}, {sgd.value:.3f} ({source})"
-    less = sgld.value < sgd.value if held else None
-    return run.hold("table_2", {"shown": shown, "less": less, "note": "one training each" if held else few})
+    note = "a few steps: they show that the path runs, and nothing about the table" if few else "one training each"
+    less = None if few else sgld.value < sgd.value
+    return run.hold("table_2", {"shown": f"{sgld.value:.3f}, {sgd.value:.3f}", "less": less, "note": note})
 
 
 # Tables and the picture

@@ -373,11 +373,6 @@ class Idc(PublishedSource[IdcOptions]):
         return [folder]
 
 
-def idc_present(path: Path) -> bool:
-    """Whether the patches' folder is below `path`. Reads no patch."""
-    return any((path / name).is_dir() for name in (FOLDER, f"idc/{FOLDER}", "idc"))
-
-
 def _cut(facts: DatasetSpec, folder: Path) -> tuple[Labelled, Labelled]:
     rng = np.random.default_rng(SPLIT_SEED)
     train: list[tuple[Path, int]] = []
