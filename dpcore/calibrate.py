@@ -18,7 +18,7 @@ from dpcore.accountants.gdp import GDPCLTAccountant
 from dpcore.accounting import HEADLINE, TOLERANCE, headline, make
 from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, Repeated, to_dict
 from dpcore.gdp import mu_gdp
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import epsilon_text
 
 DIGITS = 5
 """Significant digits of a solved noise multiplier, which is rounded up."""

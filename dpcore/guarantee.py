@@ -1,12 +1,13 @@
-"""A claim about privacy as a value: what is promised, by which argument, and how firmly."""
+"""A claim about privacy as a value: what is promised, by which argument, and how firmly; and its numbers as text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from dpcore import checks
@@ -135,3 +136,35 @@ def resting_on(claim: Guarantee, others: Iterable[Guarantee]) -> Guarantee:
 
 # Sweeps have tens of thousands of claims, and few words in them.
 _notion, _adjacency, _status = lru_cache(Notion), lru_cache(Adjacency), lru_cache(Status)
+
+
+# Epsilon and delta as text: shown numbers are claims too, so they are rounded up.
+
+
+def epsilon_text(value: float, up: bool = True, digits: int = 4) -> str:
+    """`digits` significant digits, rounded up as a claim must be (down, for a lower bound)."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    return f"{rounded(value, up, digits).normalize():f}"
+
+
+def delta_text(value: float, up: bool = True) -> str:
+    """At most six significant digits, rounded up (down, for a lower bound), in scientific notation where that is
+    shorter."""
+    return f"{float(rounded(value, up, 6)):g}" if value else "0"
+
+
+def budget_text(value: float) -> str:
+    """A budget as it was declared: every digit that it has, and no zeros behind them."""
+    return epsilon_text(value, digits=17)
+
+
+def rounded(value: float, up: bool, digits: int) -> Decimal:
+    """A finite number other than 0 to `digits` significant digits, away from what it claims to bound."""
+    # The shortest digits that give the float back: 0.1 stays 0.1.
+    return _context(up, digits).create_decimal(repr(float(value)))
+
+
+@cache
+def _context(up: bool, digits: int) -> Context:
+    return Context(digits, ROUND_CEILING if up else ROUND_FLOOR)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import delta_text, epsilon_text
 from sweeps.audit import METHODS, AuditRecord, audit_trial
 from sweeps.certificate.build import Certificate, certified
 from sweeps.certificate.document import Approval

@@ -67,7 +67,7 @@ def imported_modules(name: str, known: dict[str, Path]) -> set[str]:
 
 ORDER = {
     "dpcore": """
-        rounding noise checks events guarantee erm sampling randomness gdp audit accountants accounting gradients
+        noise checks events guarantee erm sampling randomness gdp audit accountants accounting gradients
         calibrate selection mechanisms papers""",
     "trainables": """
         plugins units reports memory kept metrics adaptation team system hyperparameters hooks models planning

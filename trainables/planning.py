@@ -26,10 +26,9 @@ from dpcore.accountants.pld import ToleranceNotReached
 from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.guarantee import Guarantee, Status, weakest
+from dpcore.guarantee import Guarantee, Status, epsilon_text, weakest
 from dpcore.mechanisms import protocol
 from dpcore.mechanisms.protocol import Mechanism
-from dpcore.rounding import epsilon_text
 from trainables import models
 from trainables.hyperparameters import complete, parameters, read
 from trainables.metrics import Config, Metric, Scalar, Task

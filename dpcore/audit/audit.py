@@ -11,8 +11,7 @@ from dpcore import checks, gdp
 from dpcore.audit.evidence import Guesses, MultiRun, OneRun, OneRunFDP
 from dpcore.events import Adjacency
 from dpcore.gdp import TradeOff
-from dpcore.guarantee import Guarantee, Notion
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import Guarantee, Notion, delta_text, epsilon_text
 
 Evidence = MultiRun | OneRun | OneRunFDP
 

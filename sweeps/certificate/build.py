@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed
-from dpcore.guarantee import STANDING, Guarantee, Status
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import STANDING, Guarantee, Status, delta_text, epsilon_text
 from dpcore.selection.best import HeterogeneousTrials
 from dpcore.selection.counts import Capped
 from dpcore.selection.front import FrontPoints

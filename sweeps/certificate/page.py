@@ -14,8 +14,7 @@ from html import escape
 from typing import Any
 
 from dpcore.events import KINDS, event_text, phases
-from dpcore.guarantee import Guarantee, Notion
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import Guarantee, Notion, delta_text, epsilon_text
 from sweeps.certificate.document import Approval, Body, HashSplit, HoldoutBody, Signature, attested_in
 from sweeps.certificate.modes import Part
 from sweeps.privacy.charge import LaunchCharge

@@ -12,8 +12,7 @@ from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.audit.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Event, Gaussian, PoissonSampled, UnsupportedEvent, phases
-from dpcore.guarantee import STANDING, Notion
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import STANDING, Notion, epsilon_text
 from sweeps.certificate.document import Body, HoldoutBody, NotACertificate, attested_in, parsed, parsed_signature
 from sweeps.certificate.modes import SAME, Check, ComposedTrials, at_most, equal, headline_of, same_claim
 from sweeps.certificate.signing import is_signed, key_text

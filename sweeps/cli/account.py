@@ -13,8 +13,7 @@ from dpcore.accountants.pld import DiscretisationInvalid, ToleranceNotReached
 from dpcore.accounting import ACCOUNTANTS, HEADLINE, delta_claim, guarantee
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, UnsupportedEvent
-from dpcore.guarantee import Notion
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import Notion, delta_text, epsilon_text
 from sweeps import api
 from sweeps.cli.common import DEFAULT_ROOT, Answer, Root, StoreUrl, answers
 from sweeps.util.exits import ExitCode

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from dpcore.checks import InvalidValue
-from dpcore.rounding import budget_text
+from dpcore.guarantee import budget_text
 from sweeps.execution.limits import SharedBudget
 from sweeps.planning.estimate import estimated_total
 from sweeps.planning.plan import draws, exhausted, feasible, infeasible_in_a_row

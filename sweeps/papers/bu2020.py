@@ -15,7 +15,7 @@ from dpcore.accounting import headline
 from dpcore.calibrate import sampled_gaussian
 from dpcore.events import Adjacency
 from dpcore.gdp import eps_gdp
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import epsilon_text
 from sweeps.papers import Paper, Reproduction, Row, section
 
 PAPER = Paper.load("bu2020")

@@ -26,10 +26,9 @@ from typing import Any
 
 from dpcore.accounting import headline
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated
-from dpcore.guarantee import Status
+from dpcore.guarantee import Status, epsilon_text
 from dpcore.papers import wu2020 as membership
 from dpcore.papers.wu2020 import clipped_event, halving_schedule, noise_multiplier, published_noise_factor
-from dpcore.rounding import epsilon_text
 from sweeps import papers
 from sweeps.store.records import TrialRecord
 

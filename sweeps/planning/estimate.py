@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import STANDING, Guarantee, Status
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import STANDING, Guarantee, Status, delta_text, epsilon_text
 from sweeps.planning.plan import SECONDS_PER_GRADIENT, certain, draws, feasible
 from sweeps.privacy.charge import UNCOUNTED, charge_of_steps, check_terms
 from sweeps.privacy.heldout import Charged, planned

@@ -15,8 +15,7 @@ import numpy as np
 
 from dpcore.accounting import group_epsilon_lower
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Status
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import Status, delta_text, epsilon_text
 from sweeps.planning.estimate import Resolution, Spread, TotalEstimate, estimated_total, resolution_of
 from sweeps.planning.plan import (
     DRAWS,

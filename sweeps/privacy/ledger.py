@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from dpcore.guarantee import STANDING, Guarantee, Status, resting_on, weakest
-from dpcore.rounding import delta_text, epsilon_text, rounded
+from dpcore.guarantee import STANDING, Guarantee, Status, delta_text, epsilon_text, resting_on, rounded, weakest
 from sweeps.spec.sections import Chosen, SweepSpec
 from sweeps.spec.sweep_budget import SweepBudget
 from sweeps.store.records import EPSILON, LedgerEntry, SweepRecord, SweepState, TrialRecord

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import delta_text, epsilon_text
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter
 from sweeps.privacy.charge import charge_of_event, charge_of_steps, check_terms, repeated
 from sweeps.privacy.heldout import DeclaredTest

@@ -28,8 +28,7 @@ from typing import Any
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Composed, Event, Repeated, phases
-from dpcore.guarantee import FLOATING_POINT, Guarantee, Status, resting_on, weakest
-from dpcore.rounding import budget_text
+from dpcore.guarantee import FLOATING_POINT, Guarantee, Status, budget_text, resting_on, weakest
 from sweeps.privacy.charge import UNCOUNTED, ReleasedParts, rounding_line
 from sweeps.privacy.heldout import Charged, charged
 from sweeps.privacy.ledger import (

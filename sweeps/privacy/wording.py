@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.guarantee import STANDING, Guarantee, Notion, Status
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import STANDING, Guarantee, Notion, Status, delta_text, epsilon_text
 from sweeps.privacy.ledger import (
     SPENT_UNSEEN,
     Assumptions,

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Status
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import Status, epsilon_text
 from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.wording import is_refuted, was_stopped
 from sweeps.reporting.front import Front, FrontAxis, Panel, SystemPoints, kinds, log_ticks, spec_objectives

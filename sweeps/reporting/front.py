@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import STANDING, Guarantee, Status
-from dpcore.rounding import delta_text
+from dpcore.guarantee import STANDING, Guarantee, Status, delta_text
 from sweeps.privacy.ledger import Assumptions, Procedure, compared_epsilon
 from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.totals import Total, joint_totals, lines, sentences, totals

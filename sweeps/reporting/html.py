@@ -20,8 +20,7 @@ from markupsafe import Markup
 from rich.console import Console
 
 from dpcore.events import blocks, to_dict
-from dpcore.guarantee import Guarantee
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import Guarantee, delta_text, epsilon_text
 from sweeps.privacy import wording
 from sweeps.privacy.charge import ex_post
 from sweeps.privacy.ledger import HEADING, count_text, spans

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpcore.checks import InvalidValue
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import epsilon_text
 from sweeps.privacy.ledger import HEADING, compared_epsilon
 from sweeps.privacy.release import Published
 from sweeps.privacy.wording import legend_of, quote_of_claim

@@ -21,8 +21,7 @@ import yaml
 from rich.console import Console
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Guarantee, Status
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import Guarantee, Status, delta_text, epsilon_text
 from sweeps.privacy import wording
 from sweeps.privacy.ledger import LargestClaim, Procedure, covers_search
 from sweeps.privacy.release import is_demonstration

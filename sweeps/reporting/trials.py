@@ -17,8 +17,7 @@ from rich.text import Text
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Event, blocks, event_text
-from dpcore.guarantee import Guarantee
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import Guarantee, delta_text, epsilon_text
 from sweeps.privacy.ledger import HEADING, Assumptions, claim_text, count_text
 from sweeps.privacy.release import Published, PublishedStore
 from sweeps.privacy.wording import Quote, dependence, legend_of, quote_of_claim, quote_of_metric

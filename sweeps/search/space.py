@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpcore.rounding import budget_text
+from dpcore.guarantee import budget_text
 from sweeps.spec.domains import Constraint, Domain, Knob, SameAs, as_number, is_one_of, meant
 from sweeps.spec.hyperparameters import alone, needs
 from sweeps.spec.problems import Absent, Problems

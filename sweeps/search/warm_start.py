@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.rounding import delta_text
+from dpcore.guarantee import delta_text
 from sweeps.privacy.release import Published
 from sweeps.search.asha import objective_values
 from sweeps.search.space import Space

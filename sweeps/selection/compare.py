@@ -24,8 +24,7 @@ from scipy.optimize import brentq
 from dpcore.calibrate import CannotCalibrate
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.guarantee import Status
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import Status, delta_text, epsilon_text
 from dpcore.selection.counts import LARGEST_CAP, BinomialCount, Capped, CountLaw, PoissonCount, geometric, with_mean
 from dpcore.selection.profiles import TrialProfile
 from sweeps.planning.estimate import TotalEstimate, estimated_total

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import delta_text, epsilon_text
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.ray.resources import workers_of
 from sweeps.selection.price import SealedPlanner, SealedPrior

@@ -17,8 +17,7 @@ from functools import cached_property, partial
 from itertools import chain
 
 from dpcore.calibrate import Target
-from dpcore.guarantee import Guarantee, Notion, Status, weakest
-from dpcore.rounding import budget_text
+from dpcore.guarantee import Guarantee, Notion, Status, budget_text, weakest
 from dpcore.selection.best import TIGHT, ByReference, HeterogeneousTrials, price_best
 from dpcore.selection.counts import Capped
 from dpcore.selection.front import FrontPoints

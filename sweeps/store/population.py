@@ -21,7 +21,7 @@ from typing import Any
 from dpcore import checks
 from dpcore.events import Adjacency
 from dpcore.gdp import eps_gdp
-from dpcore.rounding import delta_text, epsilon_text
+from dpcore.guarantee import delta_text, epsilon_text
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter, LinearLedger
 from sweeps.util.text import check_name
 

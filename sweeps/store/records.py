@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 from pydantic_core import from_json
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Guarantee
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import Guarantee, epsilon_text
 from trainables.models import shaping
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 from dpcore.accounting import ACCOUNTANTS
 from dpcore.events import UnsupportedEvent
-from dpcore.guarantee import FLOATING_POINT
-from dpcore.rounding import delta_text
+from dpcore.guarantee import FLOATING_POINT, delta_text
 from sweeps.cli.account import RANGES, Question, account_app, answer
 
 BASE = {"--noise-multiplier": "1.3", "--sample-rate": "0.0042666667", "--steps": "3516", "--delta": "1e-5"}

@@ -12,7 +12,7 @@ import torch
 from dpcore.audit.audit import AuditOutcome
 from dpcore.checks import InvalidValue
 from dpcore.gradients import clipped as releases
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import epsilon_text
 from dpcore.selection.filters import DPCharge
 from sweeps import audit
 from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share

@@ -16,7 +16,7 @@ import yaml
 
 import sweeps
 from dpcore.checks import InvalidValue
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import epsilon_text
 from sweeps.api import created
 from sweeps.execution import session
 from sweeps.execution.session import RunOptions, resume

@@ -14,8 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Guarantee, Status
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import Guarantee, Status, epsilon_text
 from sweeps.examples import load
 from sweeps.planning.plan import plan_proposal
 from sweeps.planning.preview import spread_lines

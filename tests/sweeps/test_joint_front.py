@@ -10,8 +10,7 @@ import pytest
 import sweeps as python
 from dpcore.accounting import headline
 from dpcore.events import Adjacency, Composed, Gaussian, Repeated
-from dpcore.guarantee import Status
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import Status, epsilon_text
 from sweeps.privacy import totals as joint_totals
 from sweeps.privacy.release import PublishedStore
 from sweeps.reporting.front import MixedGuarantees, ShareNoAxes, sweep_front

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.rounding import epsilon_text
+from dpcore.guarantee import epsilon_text
 from sweeps.privacy import totals as ledger
 from sweeps.privacy.ledger import Procedure
 from sweeps.privacy.release import PublishedStore

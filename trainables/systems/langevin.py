@@ -25,10 +25,9 @@ from typing import TypeVar
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.guarantee import Guarantee, Status
+from dpcore.guarantee import Guarantee, Status, epsilon_text
 from dpcore.mechanisms.noisy_sums import SampledGaussian, Sequence
 from dpcore.papers.wu2020 import Phase, halving_schedule, noise_multiplier, published_noise_variance, step_size_of
-from dpcore.rounding import epsilon_text
 from dpcore.sampling import PoissonSampling
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.planning import NOISE_MAX, NOISE_MIN, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most

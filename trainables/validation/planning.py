@@ -23,9 +23,8 @@ from dpcore.accounting import headline_of_parts
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from dpcore.gdp import eps_gdp, mu_gdp
-from dpcore.guarantee import resting_on
+from dpcore.guarantee import epsilon_text, resting_on
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram, noise_for
-from dpcore.rounding import epsilon_text
 from trainables.planning import attributed_plan
 from trainables.reports import PUBLIC_VALIDATION, PrivateReports
 from trainables.system import Config, Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Refusal, System, traits_of
