@@ -6,9 +6,9 @@ A system says what only it knows, as methods of a `PlannedSystem`; what it leave
     check, check_solved      what makes no sense (InvalidValue), and what is not launched (NotLaunched)
     solve                    the values that meet the target; by default the noise, by calibration
     mechanism                what is released, as a value: counted here, and run by `train`
-    claim                    by default the headline of the mechanism's whole event
+    claims                   by default the headline of the mechanism's whole event
     sentence                 the mechanism for people, with {params...}, {released...} and {facts...} in it
-    work, beside, group, recorded
+    work, group, recorded
     train                    one run by its mechanism
 """
 
@@ -124,7 +124,10 @@ class PlannedSystem(ABC, Generic[Params, Released]):
         self, config: Config, facts: DatasetSpec, target: PrivacyTarget, calibrations: MutableMapping[str, float]
     ) -> PrivacyPlan | Refusal:
         """See `System.plan`. Raises InvalidValue for a target that no configuration of this system has."""
-        self.check_target(facts, target)
+        able = self.adjacencies_on(facts)
+        if target.adjacency not in able:
+            expected = f"{' or '.join(able)} for {self.name}"
+            raise InvalidValue("privacy.adjacency", str(target.adjacency), expected, self.why_adjacency)
         wanted = self.solves.get(target.solve)
         full = complete(self.params, config) | self.recorded(target)
         case = Case(params=read(self.params, full, wanted), facts=facts, target=target, given=config)
@@ -145,9 +148,11 @@ class PlannedSystem(ABC, Generic[Params, Released]):
     def _counted(self, case: Case[Params], full: dict[str, Scalar], solved: tuple[str, ...]) -> PrivacyPlan:
         self.check_solved(case)
         released, target = self.mechanism(case), case.target
-        claim = self.claim(case, released)
+        claim, *beside = self.claims(case, released)
         if self.bounded and claim.epsilon > target.epsilon:
-            raise NotLaunched(self.exceeded(case, claim), epsilon=math.log(claim.epsilon / target.epsilon))
+            spent = epsilon_text(claim.epsilon, digits=6)
+            reason = f"epsilon={spent} at delta={target.delta}: expected at most {target.epsilon}. {self.remedy}"
+            raise NotLaunched(reason, epsilon=math.log(claim.epsilon / target.epsilon))
         return PrivacyPlan(
             system=self.name,
             config=full,
@@ -155,7 +160,7 @@ class PlannedSystem(ABC, Generic[Params, Released]):
             mechanism=released,
             description=self.describe(case, released),
             guarantee=replace(claim, assumptions=(*claim.assumptions, *self.rests_on(case))),
-            beside=self.beside(case, released, claim),
+            beside=tuple(beside),
             work=self.work(case, released),
             group=self.group(case.params),
         )
@@ -173,13 +178,6 @@ class PlannedSystem(ABC, Generic[Params, Released]):
     def read(self, plan: PrivacyPlan) -> tuple[Params, Released]:
         """The hyperparameters and the mechanism of a plan of this system."""
         return read(self.params, plan.config), plan.mechanism  # type: ignore[return-value]
-
-    def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
-        """Raises InvalidValue for a target that no configuration of this system has."""
-        able = self.adjacencies_on(facts)
-        if target.adjacency not in able:
-            expected = f"{' or '.join(able)} for {self.name}"
-            raise InvalidValue("privacy.adjacency", str(target.adjacency), expected, self.why_adjacency)
 
     def adjacencies_on(self, facts: DatasetSpec) -> tuple[Adjacency, ...]:
         """The neighbouring relations that it can claim under on such data."""
@@ -217,19 +215,17 @@ class PlannedSystem(ABC, Generic[Params, Released]):
     def mechanism(self, case: Case[Params]) -> Released:
         """What a trial releases. A function of public values alone."""
 
-    def claim(self, case: Case[Params], released: Released) -> Guarantee:
-        """What the whole path claims. Raises ToleranceNotReached."""
+    def claims(self, case: Case[Params], released: Released) -> list[Guarantee]:
+        """What the whole path claims; behind it the same under other notions and accountants.
+
+        Raises ToleranceNotReached.
+        """
         target = case.target
-        return headline(released.event(), target.delta, target.adjacency, unit=target.unit)
+        return [headline(released.event(), target.delta, target.adjacency, unit=target.unit)]
 
     def rests_on(self, case: Case[Params]) -> tuple[str, ...]:
         """What a claim rests on besides what its accountant says, one sentence each."""
         return (PUBLIC_VALIDATION, *case.facts.assumptions)
-
-    def exceeded(self, case: Case[Params], claim: Guarantee) -> str:
-        """Why a claim beyond the target is not launched, and the way out."""
-        spent, target = epsilon_text(claim.epsilon, digits=6), case.target
-        return f"epsilon={spent} at delta={target.delta}: expected at most {target.epsilon}. {self.remedy}"
 
     def describe(self, case: Case[Params], released: Released) -> str:
         """The mechanism in one sentence for people."""
@@ -239,10 +235,6 @@ class PlannedSystem(ABC, Generic[Params, Released]):
         """See `PrivacyPlan.work`; by default gradients of records."""
         params: Any = case.params
         return float(released.steps) * params.batch_size * case.facts.unit_records
-
-    def beside(self, case: Case[Params], released: Released, claim: Guarantee) -> tuple[Guarantee, ...]:
-        """The same release under other notions and accountants."""
-        return ()
 
     def group(self, params: Params) -> str:
         """See `PrivacyPlan.group`."""

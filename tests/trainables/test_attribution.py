@@ -37,8 +37,9 @@ class OwnTraining(NoisyMean):
 class OwnClaim(NoisyMean):
     """A wish."""
 
-    def claim(self, case, released):
-        return replace(super().claim(case, released), epsilon=0.01, epsilon_lower=None)
+    def claims(self, case, released):
+        (claim,) = super().claims(case, released)
+        return [replace(claim, epsilon=0.01, epsilon_lower=None)]
 
 
 class OwnPlan(NoisyMean):

@@ -20,7 +20,7 @@ from trainables.data.records import fingerprint
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric, Scalar, share_error
 from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
-from trainables.system import Dataset, DatasetSpec, Hyperparameter, PrivacyPlan, PrivacyTarget, Run, RunSettings
+from trainables.system import Dataset, DatasetSpec, Hyperparameter, PrivacyPlan, Run, RunSettings
 from trainables.systems.linear import classes_of
 
 # Outweighs what the accountants charge for round-off.
@@ -60,12 +60,9 @@ class SolvedSystem(PlannedSystem[Solved, Released], Generic[Solved, Released]):
     solves = MappingProxyType({"noise": "noise_multiplier"})
     remedy = "Raise noise_multiplier or epsilon, or take fewer queries."
 
-    def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
-        """See `PlannedSystem.check_target`. Raises InvalidValue (task, adjacency, solve)."""
-        classes_of(facts)
-        super().check_target(facts, target)
-        if target.solve not in (*self.solves, "none"):
-            raise InvalidValue("privacy.solve", target.solve, f"one of {', '.join(self.solves)}, none for {self.name}")
+    def check(self, case: Case[Solved]) -> None:
+        """See `PlannedSystem.check`. Raises InvalidValue (task)."""
+        classes_of(case.facts)
 
     @abstractmethod
     def noise(self, case: Case[Solved]) -> float:
@@ -140,6 +137,7 @@ class AnsweringSystem(TrainedOnce[Asked, Released, Trained]):
 
     def check(self, case: Case[Asked]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (more queries than there are to ask)."""
+        super().check(case)
         most = self.askable(case.params, case.facts)
         if case.params.queries > most:
             has = f"{case.facts.dataset} has {case.facts.n_validation} validation records that serve as queries"
@@ -157,7 +155,7 @@ class AnsweringSystem(TrainedOnce[Asked, Released, Trained]):
         while high - low > 1:
             middle = (low + high) // 2
             asked = case.having(queries=middle)
-            fits = self.claim(asked, self.mechanism(asked)).epsilon <= case.target.epsilon
+            fits = self.claims(asked, self.mechanism(asked))[0].epsilon <= case.target.epsilon
             low, high = (middle, high) if fits else (low, middle)
         return {"queries": max(1, low)}
 

@@ -23,15 +23,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
-from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.guarantee import Guarantee, Status, epsilon_text
+from dpcore.guarantee import Guarantee
 from dpcore.mechanisms.noisy_sums import SampledGaussian, Sequence
 from dpcore.papers.wu2020 import Phase, halving_schedule, noise_multiplier, published_noise_variance, step_size_of
 from dpcore.sampling import PoissonSampling
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.planning import NOISE_MAX, NOISE_MIN, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most
-from trainables.system import DatasetSpec, PrivacyTarget, Scalar, Traits
+from trainables.system import PrivacyTarget, Scalar, Traits
 from trainables.training.hyperparameters import BatchHyperparameters, ModelHyperparameters, PriorHyperparameters
 from trainables.training.trained_model import FINE_TUNED, METRICS, TrainedByNoisedGradients
 
@@ -99,6 +98,12 @@ class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
     shown_step = 1.0
     """The update moves by half a step size; what it is given is this times the configured one."""
 
+    def check(self, case: Case[Walk]) -> None:
+        """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
+        super().check(case)
+        check_at_most(HALVINGS_MAX, "Raise halve_every, or take fewer epochs.", halvings=case.params.halvings)
+        check_at_most(STEPS_MAX, "Take fewer epochs or larger batches.", steps=case.params.steps(case.facts.n))
+
     def blocks(self, case: Case[Walk], clip_norm: float, noises: list[float]) -> Sequence:
         """One part for each block, with the noise multipliers in order."""
         params, n = case.params, case.facts.n
@@ -135,19 +140,6 @@ class ClippedSGLD(PrivateLangevin[ClippedSGLDHyperparameters]):
     params = ClippedSGLDHyperparameters
     sentence = STEPS + "on the first sum, more later"
     solves = MappingProxyType({"noise": "noise_multiplier"})
-
-    def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
-        """See `PlannedSystem.check_target`. Raises InvalidValue (adjacency, solving the steps)."""
-        super().check_target(facts, target)
-        if target.solve == "steps":
-            expected = f"noise or none for {self.name}"
-            raise InvalidValue("privacy.solve", target.solve, expected, "Its steps differ; solve the noise.")
-
-    def check(self, case: Case[ClippedSGLDHyperparameters]) -> None:
-        """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
-        super().check(case)
-        check_at_most(HALVINGS_MAX, "Raise halve_every, or take fewer epochs.", halvings=case.params.halvings)
-        check_at_most(STEPS_MAX, "Take fewer epochs or larger batches.", steps=case.params.steps(case.facts.n))
 
     def check_solved(self, case: Case[ClippedSGLDHyperparameters]) -> None:
         """See `PlannedSystem.check_solved`."""
@@ -218,6 +210,7 @@ class DPSGLD(PrivateLangevin[DPSGLDHyperparameters]):
     params = DPSGLDHyperparameters
     sentence = STEPS + "or more on the sum, by the published formula"
     shown_step = 2.0
+    remedy = "The published noise spends more here: lower epsilon, or use clipped-sgld."
 
     def recorded(self, target: PrivacyTarget) -> dict[str, Scalar]:
         """See `PlannedSystem.recorded`."""
@@ -226,36 +219,24 @@ class DPSGLD(PrivateLangevin[DPSGLDHyperparameters]):
     def check(self, case: Case[DPSGLDHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
         super().check(case)
-        params, n, remedy = case.params, case.facts.n, "Take fewer epochs, or raise epsilon or halve_every."
-        check_at_most(STEPS_MAX, remedy, steps=params.steps(n))
-        check_at_most(HALVINGS_MAX, remedy, halvings=params.halvings)
-        check_at_most(LARGEST_NOISE, remedy, noise=max(params.noise_multipliers(n)))
+        noise = max(case.params.noise_multipliers(case.facts.n))
+        check_at_most(LARGEST_NOISE, "Take fewer epochs, or raise epsilon or halve_every.", noise=noise)
 
     def mechanism(self, case: Case[DPSGLDHyperparameters]) -> Sequence:
         """See `PlannedSystem.mechanism`."""
         return self.blocks(case, case.params.clip_norm, case.params.noise_multipliers(case.facts.n))
 
-    def exceeded(self, case: Case[DPSGLDHyperparameters], claim: Guarantee) -> str:
-        """See `PlannedSystem.exceeded`."""
-        spent, target = epsilon_text(claim.epsilon, digits=6), case.target
-        return (
-            f"the published noise for epsilon={target.epsilon} spends {spent} at delta={target.delta}. Lower epsilon, "
-            "or use clipped-sgld."
+    def claims(self, case: Case[DPSGLDHyperparameters], released: Sequence) -> list[Guarantee]:
+        """And the published claim: it holds for this run because the exact count of the same noise is no larger."""
+        (claim,) = super().claims(case, released)
+        published = replace(
+            claim,
+            epsilon=case.target.epsilon,
+            epsilon_lower=None,
+            accountant="published formula",
+            theorem="Wang, Fienberg & Smola (2015), Algorithm 2",
         )
-
-    def beside(self, case: Case[DPSGLDHyperparameters], released: Sequence, claim: Guarantee) -> tuple[Guarantee, ...]:
-        """The published claim: it holds for this run because the exact count of the same noise is no larger."""
-        return (
-            replace(
-                claim,
-                epsilon=case.target.epsilon,
-                delta=case.target.delta,
-                epsilon_lower=None,
-                accountant="published formula",
-                status=claim.status if claim.status is Status.PROVED else Status.PROVED_UNDER_ASSUMPTIONS,
-                theorem="Wang, Fienberg & Smola (2015), Algorithm 2",
-            ),
-        )
+        return [claim, published]
 
 
 DP_SGLD = DPSGLD()

@@ -239,14 +239,14 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
             steps=params.queries,
         )
 
-    def claim(self, case: Case[ConvexifiedLossHyperparameters], released: OneNeuronAnswers) -> Guarantee:
+    def claims(self, case: Case[ConvexifiedLossHyperparameters], released: OneNeuronAnswers) -> list[Guarantee]:
         """What the publication claims for all queries together: basic composition, or that of Gaussian DP."""
         each, delta = 1 / released.noise_multiplier, case.target.delta
         total = released.steps * each if released.noise is NeuronNoise.LAPLACE else math.sqrt(released.steps) * each
         claim = published_guarantee(total, released.noise, delta)
         told = ((UNNOISED, case.params.reference), (ATTACKED, case.params.shadows > 0))
         lines = tuple(line for line, applies in told if applies)
-        return replace(claim, unit=case.target.unit, assumptions=(*claim.assumptions, *lines))
+        return [replace(claim, unit=case.target.unit, assumptions=(*claim.assumptions, *lines))]
 
     def work(self, case: Case[ConvexifiedLossHyperparameters], released: OneNeuronAnswers) -> float:
         """See `PlannedSystem.work`."""
@@ -617,11 +617,11 @@ class ConvexifiedHead(AnsweringSystem[ConvexifiedHeadHyperparameters, OutputPert
             steps=case.params.queries,
         )
 
-    def claim(self, case: Case[ConvexifiedHeadHyperparameters], released: OutputPerturbation) -> Guarantee:
-        """See `PlannedSystem.claim`."""
+    def claims(self, case: Case[ConvexifiedHeadHyperparameters], released: OutputPerturbation) -> list[Guarantee]:
+        """See `PlannedSystem.claims`."""
         head = head_of(case.params, case.facts)
         claim = convexified.answers_guarantee(head, released.scale, released.steps, case.target.delta)
-        return replace(claim, unit=case.target.unit)
+        return [replace(claim, unit=case.target.unit)]
 
     def work(self, case: Case[ConvexifiedHeadHyperparameters], released: OutputPerturbation) -> float:
         """See `PlannedSystem.work`."""

@@ -32,9 +32,9 @@ from dpcore.mechanisms.noisy_sums import NoisySum
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric, Scalar, Task, Worst
-from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
+from trainables.planning import Case, Fit, PlannedSystem, check_at_most
 from trainables.rehearsal import Setting
-from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Split, State, Traits
+from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Split, State, Traits
 from trainables.training.loop import Pace, run_steps
 from trainables.training.noise import normals
 
@@ -83,6 +83,7 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
     params = NoisyMeanHyperparameters
     sentence = "{released.steps} Gaussian release(s) of a sum of values cut to [0, {released.clip:.4g}]"
     traits = Traits(curve=True)
+    remedy = "Raise noise_multiplier or epsilon, or take fewer steps."
     metrics = (
         Metric(
             name="expected_error",
@@ -103,8 +104,9 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
     solves = MappingProxyType({"noise": "noise_multiplier", "steps": "steps"})
     adjacencies = (Adjacency.ADD_REMOVE,)
 
-    def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
-        """See `PlannedSystem.check_target`. Raises InvalidValue (task, adjacency)."""
+    def check(self, case: Case[NoisyMeanHyperparameters]) -> None:
+        """See `PlannedSystem.check`. Raises InvalidValue (data)."""
+        facts = case.facts
         if facts.task is not Task.MEAN:
             raise InvalidValue("data", facts.dataset, "values to average", "Use `data: {source: uniform}`.")
         value = facts.features.get(VALUE)
@@ -112,7 +114,6 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
         if not alone or value is None or not 0.0 <= value.low < value.high <= 1.0:
             expected = f"one number of each record, called {VALUE!r}, with declared bounds in [0, 1]"
             raise InvalidValue("data", facts.dataset, expected, "Scale it in the source, by public bounds.")
-        super().check_target(facts, target)
 
     def rests_on(self, case: Case[NoisyMeanHyperparameters]) -> tuple[str, ...]:
         """See `PlannedSystem.rests_on`: nothing besides; there are no validation records."""
@@ -130,24 +131,12 @@ class NoisyMean(PlannedSystem[NoisyMeanHyperparameters, NoisySum]):
         if target.solve == "noise":
             return {"noise_multiplier": math.sqrt(params.steps) / largest_mu * (1 + 1e-9)}
         if target.solve == "steps":
-            return {"steps": math.floor((params.noise_multiplier * largest_mu) ** 2 * (1 - 1e-9))}
+            return {"steps": max(1, math.floor((params.noise_multiplier * largest_mu) ** 2 * (1 - 1e-9)))}
         return {}
 
     def check_solved(self, case: Case[NoisyMeanHyperparameters]) -> None:
         """See `PlannedSystem.check_solved`."""
-        target, noise, steps = case.target, case.params.noise_multiplier, max(case.params.steps, 1)
-        needed = math.sqrt(steps) / mu_gdp(target.epsilon, target.delta)
-        if case.params.steps < 1 or (target.solve == "none" and noise < needed):
-            raise NotLaunched(
-                f"noise_multiplier={noise:.6g}: epsilon={target.epsilon} at delta={target.delta} needs at least "
-                f"{needed:.6g} for {steps} step(s). Raise the noise or epsilon.",
-                epsilon=math.log(needed / noise),
-            )
-        if noise > SIGMA_MAX:
-            raise NotLaunched(
-                f"noise_multiplier={noise:.6g} needed: expected at most {SIGMA_MAX:g}. Raise epsilon.",
-                noise=math.log(noise / SIGMA_MAX),
-            )
+        check_at_most(SIGMA_MAX, "Raise epsilon.", " needed", noise=case.params.noise_multiplier)
 
     def mechanism(self, case: Case[NoisyMeanHyperparameters]) -> NoisySum:
         """See `PlannedSystem.mechanism`."""

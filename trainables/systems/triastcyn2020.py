@@ -69,7 +69,7 @@ from trainables.hyperparameters import hyperparameter, hyperparameters, read
 from trainables.metrics import Dependence, Metric
 from trainables.planning import STEPS_MAX, Case, Fit, PlannedSystem, check_at_most
 from trainables.rehearsal import Setting
-from trainables.system import DatasetSpec, PrivacyPlan, PrivacyTarget, State, Traits
+from trainables.system import DatasetSpec, PrivacyPlan, State, Traits
 from trainables.systems.linear import classes_of
 from trainables.systems.noisy_sgd import DescentHyperparameters, NoisedDescent
 from trainables.training.hyperparameters import (
@@ -430,13 +430,13 @@ class WatchedDescent(NoisedDescent[Watched]):
             )
             raise InvalidValue("bayesian_budget", params.bayesian_budget, expected, remedy)
 
-    def beside(self, case: Case[Watched], released: SampledGaussian, claim: Guarantee) -> tuple[Guarantee, ...]:
-        """The limit, and the Bayesian budget where there is one."""
-        others, params = super().beside(case, released, claim), case.params
-        if params.bayesian_budget == NO_BUDGET:
-            return others
-        stopping = filter_for(params.bayesian_budget, params.bayesian_delta, released.steps, params.estimate_failure)
-        return (*others, stopping.guarantee(case.target.unit))
+    def claims(self, case: Case[Watched], released: SampledGaussian) -> list[Guarantee]:
+        """And the Bayesian budget where there is one."""
+        claims, params, budget = super().claims(case, released), case.params, case.params.bayesian_budget
+        if budget != NO_BUDGET:
+            stopping = filter_for(budget, params.bayesian_delta, released.steps, params.estimate_failure)
+            claims.append(stopping.guarantee(case.target.unit))
+        return claims
 
     def rehearsal(self, setting: Setting) -> Setting:
         """See `trainables.rehearsal`: each step looks at some records besides its batch."""
@@ -495,34 +495,21 @@ class StoppedSystem(PlannedSystem[Stopped, Unclaimed]):
     adjacencies = (Adjacency.ADD_REMOVE,)
     why_adjacency = WHY_ADD_REMOVE
 
-    def check_target(self, facts: DatasetSpec, target: PrivacyTarget) -> None:
-        """See `PlannedSystem.check_target`. Raises InvalidValue (adjacency, solving)."""
-        super().check_target(facts, target)
-        if target.solve != "none":
-            raise InvalidValue(
-                "privacy.solve", target.solve, f"none for {self.name}", "What a step costs is not known before it runs."
-            )
-
     def check_solved(self, case: Case[Stopped]) -> None:
         """See `PlannedSystem.check_solved`. Raises InvalidValue (estimates)."""
         steps = case.params.steps(case.facts.n)
         check_at_most(STEPS_MAX, "Take fewer epochs or larger batches.", steps=steps)
         check_figures(case.params, case.target.delta, steps)
 
-    def claim(self, case: Case[Stopped], released: Unclaimed) -> Guarantee:
-        """See `PlannedSystem.claim`: what the filter admits."""
-        target, failure = case.target, case.params.estimate_failure
-        claim = filter_for(target.epsilon, target.delta, released.steps, failure).guarantee(target.unit)
-        return replace(claim, assumptions=(*claim.assumptions, *unlike_ordinary(case.params)))
-
-    def beside(self, case: Case[Stopped], released: Unclaimed, claim: Guarantee) -> tuple[Guarantee, ...]:
-        """No ordinary epsilon."""
-        return (headline(NonPrivate(), case.target.delta, claim.adjacency, claim.unit),)
-
-
-def unlike_ordinary(params: EstimateHyperparameters) -> tuple[str, ...]:
-    """What such a claim does not promise."""
-    return (NO_ORDINARY,) if params.held_out else (NO_ORDINARY, FROM_TRAINING)
+    def claims(self, case: Case[Stopped], released: Unclaimed) -> list[Guarantee]:
+        """What the filter admits, as the paper claims it, and no ordinary epsilon."""
+        target, params, standing = case.target, case.params, self.traits.standing
+        claim = filter_for(target.epsilon, target.delta, released.steps, params.estimate_failure).guarantee(target.unit)
+        lacking = (NO_ORDINARY,) if params.held_out else (NO_ORDINARY, FROM_TRAINING)
+        refuted = standing is Status.REFUTED
+        lines = (REFUTED, *lacking, *claim.assumptions) if refuted else (*claim.assumptions, *lacking)
+        ordinary = headline(NonPrivate(), target.delta, claim.adjacency, claim.unit)
+        return [replace(claim, status=standing, assumptions=lines), ordinary]
 
 
 class AverageCaseSGD(ScoredByLoss, StoppedSystem[AverageCaseHyperparameters, AverageCase]):
@@ -598,13 +585,6 @@ class VariationalDraws(StoppedSystem[VariationalDrawsHyperparameters, Scheduled]
     def mechanism(self, case: Case[VariationalDrawsHyperparameters]) -> Scheduled:
         """See `PlannedSystem.mechanism`: nothing is noised."""
         return unprotected(case.params.steps(case.facts.n))
-
-    def claim(self, case: Case[VariationalDrawsHyperparameters], released: Scheduled) -> Guarantee:
-        """See `PlannedSystem.claim`: what the paper would claim, `refuted`."""
-        target, failure = case.target, case.params.estimate_failure
-        claim = filter_for(target.epsilon, target.delta, released.steps, failure).guarantee(target.unit)
-        lines = (REFUTED, *unlike_ordinary(case.params), *claim.assumptions)
-        return replace(claim, status=Status.REFUTED, assumptions=lines)
 
     def train(self, fit: Fit[VariationalDrawsHyperparameters, Scheduled]) -> None:
         """See `PlannedSystem.train`."""

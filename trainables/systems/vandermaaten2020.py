@@ -145,11 +145,11 @@ def descent_work(n: int, regularisation: float) -> float:
     return float(n) * math.ceil(math.sqrt(1 + 0.5 / regularisation))
 
 
-def pure_claim(
+def pure_claims(
     each: PureDP, count: int, target: PrivacyTarget, status: Status, assumptions: tuple[str, ...]
-) -> Guarantee:
-    """What `count` pure releases claim at the target's delta, by optimal composition."""
-    return stated(
+) -> list[Guarantee]:
+    """What `count` pure releases claim: at the target's delta, by optimal composition, and (count * epsilon, 0)-DP."""
+    claim = stated(
         target,
         eps_pure(each.epsilon, count, target.delta),
         accountant=PURE_ACCOUNTANT,
@@ -157,17 +157,8 @@ def pure_claim(
         theorem=PURE_THEOREM,
         assumptions=(*assumptions, FLOATING_POINT),
     )
-
-
-def at_delta_zero(claim: Guarantee, each: PureDP, count: int) -> Guarantee:
-    """What the releases of `claim` are besides: (count * epsilon, 0)-DP."""
-    return replace(
-        claim,
-        epsilon=count * each.epsilon,
-        delta=0.0,
-        accountant="naive",
-        theorem="Dwork & Roth 2014, Theorem 3.14 (pure composition)",
-    )
+    theorem = "Dwork & Roth 2014, Theorem 3.14 (pure composition)"
+    return [claim, replace(claim, epsilon=count * each.epsilon, delta=0.0, accountant="naive", theorem=theorem)]
 
 
 class ReleasesLinearModel(ScoredByLoss):
@@ -264,18 +255,13 @@ class NoisedMinimiser(TrainedOnce[Noised, OutputPerturbation, Array]):
             steps=params.queries,
         )
 
-    def claim(self, case: Case[Noised], released: OutputPerturbation) -> Guarantee:
-        """See `PlannedSystem.claim`."""
+    def claims(self, case: Case[Noised], released: OutputPerturbation) -> list[Guarantee]:
+        """See `PlannedSystem.claims`: of pure noise the pure claim too."""
         each = released.each
         if isinstance(each, PureDP):
-            return pure_claim(each, released.steps, case.target, Status.PROVED, MINIMISED)
-        claim = super().claim(case, released)
-        return replace(claim, assumptions=(*MINIMISED, *claim.assumptions))
-
-    def beside(self, case: Case[Noised], released: OutputPerturbation, claim: Guarantee) -> tuple[Guarantee, ...]:
-        """See `PlannedSystem.beside`: the pure claim of pure noise."""
-        each = released.each
-        return (at_delta_zero(claim, each, released.steps),) if isinstance(each, PureDP) else ()
+            return pure_claims(each, released.steps, case.target, Status.PROVED, MINIMISED)
+        (claim,) = super().claims(case, released)
+        return [replace(claim, assumptions=(*MINIMISED, *claim.assumptions))]
 
     def work(self, case: Case[Noised], released: OutputPerturbation) -> float:
         """See `PlannedSystem.work`."""
@@ -335,23 +321,21 @@ class PredictionSensitivity(
                 "composition", "advanced", "joint or standard with pure noise", "joint is never more noise."
             )
 
-    def beside(
-        self, case: Case[PredictionSensitivityHyperparameters], released: OutputPerturbation, claim: Guarantee
-    ) -> tuple[Guarantee, ...]:
-        """See `PlannedSystem.beside`: and the paper's claim for noise that was solved as the paper does."""
-        others, params, target = super().beside(case, released, claim), case.params, case.target
+    def claims(self, case: Case[PredictionSensitivityHyperparameters], released: OutputPerturbation) -> list[Guarantee]:
+        """See `PlannedSystem.claims`: and the paper's claim for noise that was solved as the paper does."""
+        claims, params, target = super().claims(case, released), case.params, case.target
         if target.solve != "noise" or params.composition is Composition.JOINT or params.noise is NoiseLaw.PURE:
-            return others
+            return claims
         solved = self.solved(case)
         paper = replace(
-            claim,
+            claims[0],
             epsilon=target.epsilon,
             epsilon_lower=None,
             accountant=solved.accountant,
             theorem=solved.theorem,
             assumptions=(*MINIMISED, FLOATING_POINT),
         )
-        return (*others, paper)
+        return [*claims, paper]
 
     def answer(self, fit: Fit[PredictionSensitivityHyperparameters, OutputPerturbation], trained: Array) -> None:
         """See `TrainedOnce.answer`: labels of noised logits."""
@@ -427,7 +411,8 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
     traits = Traits(judged_as_released=True)
 
     def check(self, case: Case[LossPerturbationHyperparameters]) -> None:
-        """See `PlannedSystem.check`. Raises InvalidValue (noise)."""
+        """See `PlannedSystem.check`. Raises InvalidValue (task, noise)."""
+        super().check(case)
         noise, adjacency = case.params.noise, case.target.adjacency
         if noise is PerturbationLaw.PUBLISHED and adjacency is not Adjacency.ADD_REMOVE:
             expected = f"gaussian or pure under {adjacency}"
@@ -462,30 +447,24 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
             adjacency=target.adjacency,
         )
 
-    def claim(self, case: Case[LossPerturbationHyperparameters], released: PerturbedMinimiser) -> Guarantee:
-        """See `PlannedSystem.claim`: what is proved, or for noise as printed what the paper claims."""
+    def claims(self, case: Case[LossPerturbationHyperparameters], released: PerturbedMinimiser) -> list[Guarantee]:
+        """See `PlannedSystem.claims`: what is proved; of noise as printed what the paper claims before it."""
         each, target = released.each, case.target
         if isinstance(each, PureDP):
-            return pure_claim(each, 1, target, _PROVED, _LINES)
-        if released.law is PerturbationLaw.GAUSSIAN:
-            return _repaired(released, target)
-        status, theorem = loss_perturbation.published_standing(released.objective, target.delta, released.classes)
-        return replace(
-            _repaired(released, target),
-            epsilon=released.objective + released.output,
-            accountant="as-published",
-            status=status,
-            theorem=theorem,
+            return pure_claims(each, 1, target, _PROVED, _LINES)
+        proved = stated(
+            target,
+            each.epsilon,
+            accountant="tail-bound",
+            status=_PROVED,
+            theorem="van der Maaten & Hannun 2020, Theorem 4, repaired for c >= 3",
+            assumptions=(*_LINES, FLOATING_POINT),
         )
-
-    def beside(
-        self, case: Case[LossPerturbationHyperparameters], released: PerturbedMinimiser, claim: Guarantee
-    ) -> tuple[Guarantee, ...]:
-        """See `PlannedSystem.beside`: the pure claim of pure noise, what is proved of noise as printed."""
-        each = released.each
-        if isinstance(each, PureDP):
-            return (at_delta_zero(claim, each, 1),)
-        return (_repaired(released, case.target),) if released.law is PerturbationLaw.PUBLISHED else ()
+        if released.law is PerturbationLaw.GAUSSIAN:
+            return [proved]
+        status, theorem = loss_perturbation.published_standing(released.objective, target.delta, released.classes)
+        epsilon = released.objective + released.output
+        return [replace(proved, epsilon=epsilon, accountant="as-published", status=status, theorem=theorem), proved]
 
     def work(self, case: Case[LossPerturbationHyperparameters], released: PerturbedMinimiser) -> float:
         """See `PlannedSystem.work`."""
@@ -511,17 +490,6 @@ class LossPerturbation(ReleasesLinearModel, SolvedSystem[LossPerturbationHyperpa
             return linear(theta, far) - linear(theta, near)
 
         return moved_furthest(params, released.adjacency, facts, lambda data: data, apart)
-
-
-def _repaired(released: PerturbedMinimiser, target: PrivacyTarget) -> Guarantee:
-    return stated(
-        target,
-        released.each.epsilon,
-        accountant="tail-bound",
-        status=_PROVED,
-        theorem="van der Maaten & Hannun 2020, Theorem 4, repaired for c >= 3",
-        assumptions=(*_LINES, FLOATING_POINT),
-    )
 
 
 # Neighbouring data sets that these systems tell apart best, for audits over many runs. No record is read.
@@ -758,23 +726,20 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
             steps=params.queries,
         )
 
-    def claim(self, case: Case[SubsampleHyperparameters], released: NoisyVote) -> Guarantee:
-        """See `PlannedSystem.claim`: the least that is proved, or what the paper claims of its own rule."""
-        params, target = case.params, case.target
+    def claims(self, case: Case[SubsampleHyperparameters], released: NoisyVote) -> list[Guarantee]:
+        """See `PlannedSystem.claims`: all that is proved, the least first; of its own rule what the paper claims before
+        it."""
+        params, target, steps = case.params, case.target, released.steps
+        pure, naive = pure_claims(released.each, steps, target, Status.PROVED, (noisy_vote.ONE_VOTE,))
+        epsilon, theorem = noisy_vote.zcdp_epsilon(released.beta, steps, target.delta), noisy_vote.ZCDP_THEOREM
+        zcdp = replace(pure, epsilon=epsilon, accountant="zcdp", theorem=theorem)
+        proved = [*sorted([pure, zcdp], key=lambda one: one.epsilon), naive]
         if params.composition is not Composition.PUBLISHED:
-            return _proved(released, target)[0]
+            return proved
         printed = noisy_vote.as_published(params.queries / params.temperature, released, target.unit)
         # At the budget's delta: one delta serves every axis.
         lines = (PURE_CLAIM,) if printed.status is Status.REFUTED else ()
-        return replace(printed, delta=target.delta, assumptions=(*printed.assumptions, *lines))
-
-    def beside(
-        self, case: Case[SubsampleHyperparameters], released: NoisyVote, claim: Guarantee
-    ) -> tuple[Guarantee, ...]:
-        """See `PlannedSystem.beside`: whatever is proved and is not the claim."""
-        proved = _proved(released, case.target)
-        others = proved if case.params.composition is Composition.PUBLISHED else proved[1:]
-        return (*others, at_delta_zero(proved[0], released.each, released.steps))
+        return [replace(printed, delta=target.delta, assumptions=(*printed.assumptions, *lines)), *proved]
 
     def work(self, case: Case[SubsampleHyperparameters], released: NoisyVote) -> float:
         """See `PlannedSystem.work`."""
@@ -841,18 +806,6 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
             doc=f"one record that turns one of {members} votes, {dissenters} of which dissent; the attacker reads "
             "labels",
         )
-
-
-def _proved(released: NoisyVote, target: PrivacyTarget) -> list[Guarantee]:
-    """By optimal composition and by zCDP, the lesser first."""
-    claim = pure_claim(released.each, released.steps, target, Status.PROVED, (noisy_vote.ONE_VOTE,))
-    zcdp = replace(
-        claim,
-        epsilon=noisy_vote.zcdp_epsilon(released.beta, released.steps, target.delta),
-        accountant="zcdp",
-        theorem=noisy_vote.ZCDP_THEOREM,
-    )
-    return sorted([claim, zcdp], key=lambda one: one.epsilon)
 
 
 def _turned(released: NoisyVote, dissenters: int) -> tuple[Array, Array]:

@@ -239,9 +239,9 @@ class Unprotected(ScoredByLoss, PlannedSystem[CommonHyperparameters, Scheduled])
         """See `PlannedSystem.mechanism`."""
         return unprotected(sum(phase.steps for phase in case.params.phases(case.facts.n)))
 
-    def claim(self, case: Case[CommonHyperparameters], released: Scheduled) -> Guarantee:
-        """See `PlannedSystem.claim`: an infinite epsilon, whatever the target."""
-        return stated(case.target, math.inf, accountant="none", status=Status.MEMBERSHIP_ONLY, theorem=NOTHING)
+    def claims(self, case: Case[CommonHyperparameters], released: Scheduled) -> list[Guarantee]:
+        """See `PlannedSystem.claims`: an infinite epsilon, whatever the target."""
+        return [stated(case.target, math.inf, accountant="none", status=Status.MEMBERSHIP_ONLY, theorem=NOTHING)]
 
     def rests_on(self, case: Case[CommonHyperparameters]) -> tuple[str, ...]:
         """See `PlannedSystem.rests_on`: nothing is claimed."""
