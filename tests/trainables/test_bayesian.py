@@ -361,7 +361,9 @@ def test_the_counted_distance_of_a_draw_is_what_a_record_adds_to_its_mean() -> N
         dpvi.Posterior.start(read(VariationalHyperparameters, plan.config), 4, CPU),
         torch.tensor([0.3, -1.0, 0.5, 2.0]),
     )
-    found = Drawn(VARIATIONAL_DRAWS.fit_of(run, data, RunSettings()), CPU).distances(posterior, z)
+    steps = Drawn(VARIATIONAL_DRAWS.fit_of(run, data, RunSettings()), CPU)
+    steps.drawn = lambda: z
+    found = steps.distances()
     x, y = dpvi.design(data.facts, data.validation, CPU)
     own = dpvi.record_gradients(x, y, posterior, z)
     # All 200 training records, which are the validation records, are in the batch.

@@ -32,7 +32,6 @@ from trainables.systems.lu2021 import (
     CONVEXIFIED_LOSS,
     ConvexifiedHeadHyperparameters,
     ConvexifiedLossHyperparameters,
-    asked,
     attack_of,
     flat_inputs,
     head_of,
@@ -156,13 +155,11 @@ def test_under_an_attack_members_and_others_take_turns(digits):
     plan = planned(CONVEXIFIED_LOSS, {"queries": 41, "shadows": 2, "attack_epochs": 1})
     knobs = read(ConvexifiedLossHyperparameters, plan.config)
     trained = train_group(knobs, digits, attacked=False)
-    pieces = [asked(knobs, trained, start, stop) for start, stop in ((0, 7), (7, 8), (8, 41))]
-    members, others = (np.concatenate([piece[side] for piece in pieces]) for side in (0, 1))
-    assert (len(members), len(others)) == (20, 21)
-    assert np.array_equal(members, trained.members[:20])
-    assert np.array_equal(others, trained.others[:21])
+    assert np.array_equal(trained.inside, np.arange(240) % 2)
+    members, others = trained.rows[trained.inside], trained.rows[~trained.inside]
+    assert np.array_equal(trained.labels[1::2], digits.train.targets[members])
     # What the attacker trains on is never asked.
-    assert len(trained.others) == 120
+    assert np.array_equal(others, question_order(knobs.draw, len(digits.validation))[:120])
 
 
 def test_the_attack_rides_in_the_state(digits):
@@ -246,7 +243,8 @@ def leak(attack, confidence, seed, records=4000):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, CLASSES, records)
     sides = [predictions(labels, np.full(records, inside), rng, confidence) for inside in (True, False)]
-    return attack.decisions((sides[0], labels), (sides[1], labels)).advantage
+    called, miscalled = (attack.called(one, labels).mean() for one in sides)
+    return called - miscalled
 
 
 def test_members_are_found_where_they_are_better_predicted_and_nowhere_else():

@@ -40,8 +40,9 @@ def test_steps_are_solved_downwards():
 
 def test_too_little_noise_is_refused_with_the_way_out():
     refusal = planned(solve="none", noise_multiplier=0.5)
-    assert refusal.violations["epsilon"] == pytest.approx(math.log(2 * 3.730632 / 0.5), rel=1e-6)
-    assert "Raise the noise or epsilon" in refusal.reason
+    spent = eps_gdp(math.sqrt(CONFIG["steps"]) / 0.5, 1e-5)
+    assert refusal.violations["epsilon"] == pytest.approx(math.log(spent), rel=1e-6)
+    assert "Raise noise_multiplier or epsilon" in refusal.reason
 
 
 @pytest.mark.parametrize(

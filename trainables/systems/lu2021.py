@@ -262,27 +262,25 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
 
     def answer(self, fit: Fit[ConvexifiedLossHyperparameters, OneNeuronAnswers], trained: Trained) -> None:
         """See `TrainedOnce.answer`: probability vectors; only counts are kept, and the attack, never the model."""
-        run, data, attack = fit.run, fit.data, trained.attack
+        run, attack = fit.run, trained.attack
         counts = {name: 0 if run.state is None else int(run.state[name]) for name in (_ANSWERED, *_TALLIES)}
-        next_ = next_answers(run, fit.mechanism.steps, counts[_ANSWERED])
-        members, others = asked(fit.params, trained, next_.start, next_.stop)
-        logits = np.concatenate([trained.other_logits[others], trained.member_logits[members]])
-        released = fit.mechanism.release(logits, normals(run, fit.settings))
-        labels = released.argmax(axis=1)
-        run.released(asked=others, labels=labels[: len(others)], log_probabilities=released)
-        counts[_ANSWERED] = next_.stop
-        counts[_CORRECT] += int((labels[: len(others)] == data.validation.targets[others]).sum())
-        if attack is not None and len(members):
-            probabilities = softmax(released, axis=1)
-            inside = probabilities[len(others) :], labels_of(data.train)[members]
-            called = attack.decisions(inside, (probabilities[: len(others)], labels_of(data.validation)[others]))
-            counts[_CALLED] += called.true_positives
-            counts[_MISCALLED] += called.false_positives
-        state = {name: np.asarray(value) for name, value in counts.items()}
+        asked = np.array(next_answers(run, fit.mechanism.steps, counts[_ANSWERED]))
+        # Training records behind the others.
+        asked = asked[np.argsort(trained.inside[asked], kind="stable")]
+        inside, labels = trained.inside[asked], trained.labels[asked]
+        released = fit.mechanism.release(trained.logits[asked], normals(run, fit.settings))
+        answers = released.argmax(axis=1)[~inside]
+        run.released(asked=trained.rows[asked][~inside], labels=answers, log_probabilities=released)
+        counts[_ANSWERED] = run.member.to_step
+        counts[_CORRECT] += int((answers == labels[~inside]).sum())
+        state: dict[str, NDArray[Any]] = {}
         if attack is not None:
-            state |= {f"{ATTACK}{name}": value for name, value in attack.state().items()}
-        stability = sensitivities(fit.params, data.facts).stability
-        run.checkpoint(next_.stop, state, _metrics(fit.params, data, trained, counts, stability))
+            called = attack.called(softmax(released, axis=1), labels)
+            counts[_CALLED] += int(called[inside].sum())
+            counts[_MISCALLED] += int(called[~inside].sum())
+            state = {f"{ATTACK}{name}": value for name, value in attack.state().items()}
+        state |= {name: np.asarray(value) for name, value in counts.items()}
+        run.checkpoint(run.member.to_step, state, _metrics(fit, trained, counts))
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """Data sets that the answers tell apart (see `trainables.hooks.Auditable`)."""
@@ -307,16 +305,20 @@ _ANSWERED, _CORRECT, _CALLED, _MISCALLED = "answered", "correct", "members_calle
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """One training: logits of the target on its own records [n, C] and on the validation records [V, C].
+    """One training, and what the target says without noise to all Q queries, in their order.
 
-    members, others  positions in both, in the order in which they are asked; `others` end where the attacker's begin
-    attack           None without shadows
+    rows, labels    positions [Q] of the queried records among the validation records or, where `inside` [Q], among the
+                    training records; and their classes. Under an attack both take turns
+    logits          shape [Q, C]
+    train_accuracy  without noise, on all training records
+    attack          None without shadows
     """
 
-    member_logits: Array
-    other_logits: Array
-    members: Positions
-    others: Positions
+    rows: Positions
+    labels: Positions
+    inside: NDArray[np.bool_]
+    logits: Array
+    train_accuracy: float
     attack: AttackModel | None
 
 
@@ -330,21 +332,25 @@ def train_group(
     from trainables.systems.lu2021_network import train
 
     facts, draw = data.facts, params.draw
-    classes = classes_of(facts)
     inputs, labels = flat_inputs(facts, data.train), labels_of(data.train)
-    others = flat_inputs(facts, data.validation)
-    order = question_order(draw, len(others))
-    pool = order[held_out(params, facts) :]
-    target = train(inputs, labels, np.arange(len(labels))[None], classes, params, _seed(draw, 1), device)
-    attack = None
-    if attacked and params.shadows:
-        attack = _attacked(params, others[pool], data.validation.targets[pool].astype(np.int64), facts, device)
+    others, other_labels = flat_inputs(facts, data.validation), labels_of(data.validation)
+    order, count = question_order(draw, len(others)), held_out(params, facts)
+    target = train(inputs, labels, np.arange(len(labels))[None], classes_of(facts), params, _seed(draw, 1), device)
+    said, other_said = target.logits(inputs)[0], target.logits(others)[0]
+    pool, rows, inside = order[count:], order[:count], np.zeros(count, dtype=np.bool_)
+    if params.shadows:
+        # A data set with one record less than declared has its first one asked again.
+        members = np.random.default_rng([draw, 5]).permutation(len(labels))[np.arange(count) % len(labels)]
+        rows, inside = np.stack([rows, members], axis=1).ravel(), np.arange(2 * count) % 2 == 1
     return Trained(
-        member_logits=target.logits(inputs)[0],
-        other_logits=target.logits(others)[0],
-        members=np.random.default_rng([draw, 5]).permutation(len(labels)),
-        others=order[: held_out(params, facts)],
-        attack=attack,
+        rows=rows,
+        labels=np.where(inside, labels.take(rows, mode="clip"), other_labels.take(rows, mode="clip")),
+        inside=inside,
+        logits=np.where(inside[:, None], said.take(rows, 0, mode="clip"), other_said.take(rows, 0, mode="clip")),
+        train_accuracy=float((said.argmax(axis=1) == labels).mean()),
+        attack=_attacked(params, others[pool], other_labels[pool], facts, device)
+        if attacked and params.shadows
+        else None,
     )
 
 
@@ -359,8 +365,7 @@ def asked_logits(params: ConvexifiedLossHyperparameters, data: Dataset) -> Array
 
     with limited_threads(RunSettings().threads):
         trained = train_group(params, data, attacked=False)
-    _, others = asked(params, trained, 0, params.queries)
-    return trained.other_logits[others]
+    return trained.logits[: params.queries][~trained.inside[: params.queries]]
 
 
 def flat_inputs(facts: DatasetSpec, split: Split) -> NDArray[np.float32]:
@@ -402,37 +407,25 @@ def attack_of(state: State) -> AttackModel:
     )
 
 
-def asked(
-    params: ConvexifiedLossHyperparameters, trained: Trained, start: int, stop: int
-) -> tuple[Positions, Positions]:
-    """Training and validation records behind queries start..stop-1. Under an attack they take turns."""
-    if not params.shadows:
-        return np.empty(0, dtype=np.int64), trained.others[start:stop]
-    # Odd queries ask members. A data set with one record less than declared has its first one asked again.
-    members = np.arange(start // 2, stop // 2) % len(trained.members)
-    return trained.members[members], trained.others[(start + 1) // 2 : (stop + 1) // 2]
-
-
 def _metrics(
-    params: ConvexifiedLossHyperparameters, data: Dataset, trained: Trained, counts: dict[str, int], stability: float
+    fit: Fit[ConvexifiedLossHyperparameters, Any], trained: Trained, counts: dict[str, int]
 ) -> dict[str, float]:
-    members, others = asked(params, trained, 0, counts[_ANSWERED])
-    metrics = {"stability": stability, **accuracy_of(counts[_CORRECT], len(others))}
-    attack = trained.attack if len(members) else None
-    if attack is not None:
-        metrics["shadow_leak"] = counts[_CALLED] / len(members) - counts[_MISCALLED] / len(others)
-    if not params.reference:
+    asked, attack = slice(counts[_ANSWERED]), trained.attack
+    inside, labels, logits = trained.inside[asked], trained.labels[asked], trained.logits[asked]
+    members, others = int(inside.sum()), int((~inside).sum())
+    stability = sensitivities(fit.params, fit.data.facts).stability
+    metrics = {"stability": stability, **accuracy_of(counts[_CORRECT], others)}
+    if attack is not None and members:
+        metrics["shadow_leak"] = counts[_CALLED] / members - counts[_MISCALLED] / others
+    if not fit.params.reference:
         return metrics
-    other_labels, member_labels = data.validation.targets, labels_of(data.train)
-    right = trained.other_logits[others].argmax(axis=1) == other_labels[others]
-    metrics["baseline_accuracy"] = float(right.mean())
-    metrics["train_accuracy"] = float((trained.member_logits.argmax(axis=1) == member_labels).mean())
+    right = (logits.argmax(axis=1) == labels)[~inside]
+    metrics |= {"baseline_accuracy": float(right.mean()), "train_accuracy": trained.train_accuracy}
     if right.any():
         metrics["accuracy_loss"] = accuracy_loss(metrics["accuracy"], metrics["baseline_accuracy"])
-    if attack is not None:
-        inside = softmax(trained.member_logits[members], axis=1), member_labels[members]
-        outside = softmax(trained.other_logits[others], axis=1), other_labels[others].astype(np.int64)
-        metrics["baseline_leak"] = attack.decisions(inside, outside).advantage
+    if attack is not None and members:
+        called = attack.called(softmax(logits, axis=1), labels)
+        metrics["baseline_leak"] = float(called[inside].mean() - called[~inside].mean())
     return metrics
 
 
@@ -454,14 +447,15 @@ def under_attack(data: Dataset, attacker: State, records: int) -> Callable[[Stat
 
     attack = attack_of(attacker)
     members, others = (flat_inputs(data.facts, split) for split in (data.train, data.validation))
-    member_labels, other_labels = (split.targets.astype(np.int64) for split in (data.train, data.validation))
+    member_labels, other_labels = labels_of(data.train), labels_of(data.validation)
     asked = question_order(0, len(others))[: min(records, len(others) // 3)]
 
     def judged(state: State) -> tuple[float, float]:
         inside, outside = logits_of(state, members), logits_of(state, others[asked])
         accuracy = float((outside.argmax(axis=1) == other_labels[asked]).mean())
-        others_asked = softmax(outside, axis=1), other_labels[asked]
-        return accuracy, attack.decisions((softmax(inside, axis=1), member_labels), others_asked).advantage
+        called = attack.called(softmax(inside, axis=1), member_labels)
+        miscalled = attack.called(softmax(outside, axis=1), other_labels[asked])
+        return accuracy, float(called.mean() - miscalled.mean())
 
     return judged
 

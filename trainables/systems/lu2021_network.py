@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpcore.audit.attacks import AttackExamples, Decisions, decide, prediction_features
+from dpcore.audit.attacks import AttackExamples, prediction_features
 from trainables.models.networks import Flattened, keras
 from trainables.models.registry import outputs, width
 from trainables.system import DatasetSpec, State
@@ -118,8 +118,6 @@ def _initial(count: int, inputs: int, hidden: int, classes: int, generator: torc
 
 # What learns from shadow models what a member's prediction looks like.
 
-Predictions = tuple[Array, NDArray[np.integer]]
-"""Probabilities [N, C] and classes [N] of records."""
 MEMBER = 0.5
 """Called a member from this probability on: shadows have as many members as non-members."""
 
@@ -148,9 +146,9 @@ class AttackModel:
         scores: Array = 0.5 * (1 + np.tanh(logits / 2))
         return scores
 
-    def decisions(self, members: Predictions, others: Predictions) -> Decisions:
-        """What the attack calls the target's members and non-members, at the threshold fixed beforehand."""
-        return decide(self.scores(*members), self.scores(*others), MEMBER)
+    def called(self, probabilities: Array, labels: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Which of such records it calls members, [N], at the threshold fixed beforehand."""
+        return self.scores(probabilities, labels) >= MEMBER
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Arrays by name, for a checkpoint."""

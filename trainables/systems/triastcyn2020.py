@@ -457,9 +457,9 @@ class BayesianSGD(TrainedByNoisedGradients, WatchedDescent[BayesianSGDHyperparam
 
     def train(self, fit: Fit[BayesianSGDHyperparameters, SampledGaussian]) -> None:
         """See `PlannedSystem.train`."""
-        from trainables.systems.triastcyn2020_training import train
+        from trainables.systems.triastcyn2020_training import MaskedDescent, train
 
-        train(fit, Watch.of(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
+        train(fit, MaskedDescent, Watch.of(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
 
 
 class BayesianVariational(ScoredByLoss, WatchedDescent[BayesianVariationalHyperparameters]):
@@ -475,9 +475,9 @@ class BayesianVariational(ScoredByLoss, WatchedDescent[BayesianVariationalHyperp
 
     def train(self, fit: Fit[BayesianVariationalHyperparameters, SampledGaussian]) -> None:
         """See `PlannedSystem.train`."""
-        from trainables.systems.triastcyn2020_training import Noised, infer
+        from trainables.systems.triastcyn2020_training import Noised, train
 
-        infer(fit, Noised, Watch.of(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
+        train(fit, Noised, Watch.of(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
         """See `trainables.hooks.ReleasesModel`: the posterior. Raises ValueError for another state."""
@@ -494,6 +494,13 @@ class StoppedSystem(PlannedSystem[Stopped, Unclaimed]):
     traits = Traits(curve=True)
     adjacencies = (Adjacency.ADD_REMOVE,)
     why_adjacency = WHY_ADD_REMOVE
+
+    def check(self, case: Case[Stopped]) -> None:
+        """See `PlannedSystem.check`. Raises InvalidValue (solving) besides."""
+        super().check(case)
+        if (solve := case.target.solve) != "none":
+            remedy = "What a step costs is not known before it runs."
+            raise InvalidValue("privacy.solve", solve, f"none for {self.name}", remedy)
 
     def check_solved(self, case: Case[Stopped]) -> None:
         """See `PlannedSystem.check_solved`. Raises InvalidValue (estimates)."""
@@ -551,12 +558,12 @@ class AverageCaseSGD(ScoredByLoss, StoppedSystem[AverageCaseHyperparameters, Ave
 
     def train(self, fit: Fit[AverageCaseHyperparameters, AverageCase]) -> None:
         """See `PlannedSystem.train`."""
-        from trainables.systems.triastcyn2020_training import train
+        from trainables.systems.triastcyn2020_training import MaskedDescent, train
 
         bound = fit.mechanism.clip_norm
         # Two clipped contributions of a pair may point opposite ways.
         largest = None if bound is None else bound * (2 if fit.mechanism.fixed else 1)
-        train(fit, Watch.of(fit.params, fit.run.member.plan, largest))
+        train(fit, MaskedDescent, Watch.of(fit.params, fit.run.member.plan, largest))
 
 
 BAYESIAN_SGD = BayesianSGD()
@@ -588,9 +595,9 @@ class VariationalDraws(StoppedSystem[VariationalDrawsHyperparameters, Scheduled]
 
     def train(self, fit: Fit[VariationalDrawsHyperparameters, Scheduled]) -> None:
         """See `PlannedSystem.train`."""
-        from trainables.systems.triastcyn2020_training import Drawn, infer
+        from trainables.systems.triastcyn2020_training import Drawn, train
 
-        infer(fit, Drawn, Watch.of(fit.params, fit.run.member.plan, largest=None))
+        train(fit, Drawn, Watch.of(fit.params, fit.run.member.plan, largest=None))
 
 
 VARIATIONAL_DRAWS = VariationalDraws()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from dpcore.gradients.precision import all_digits
 from dpcore.gradients.units import clip_factors
 from dpcore.mechanisms.noisy_sums import AverageCase, SampledGaussian
 from dpcore.mechanisms.protocol import Scheduled
-from dpcore.randomness import Purpose, Streams
+from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables.models.networks import UnitNormRows
 from trainables.planning import Fit
@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 
 def rows_looked_at(run: Run, params: Any, split: Split, pairs: bool) -> Iterator[NDArray[np.int64]]:
     """Which records are looked at, from a run's first step on: so many, without repetition, anew for each step."""
-    rng = stream(run.streams, "distances", run.start_step)
+    rng = stream(run, "distances")
     while True:
         yield rng.choice(len(split), size=params.distance_records * (2 if pairs else 1), replace=False)
 
@@ -48,9 +48,9 @@ def looked_at(params: Any, data: Dataset) -> Split:
     return data.validation if params.held_out else data.train
 
 
-def stream(streams: Streams, name: str, step: int) -> np.random.Generator:
+def stream(run: Run, name: str) -> np.random.Generator:
     """A secret stream of its own, beside those of the batches."""
-    return replace(streams, key=f"{streams.key}/{name}").numpy(Purpose.SAMPLING, step=step)
+    return replace(run.streams, key=f"{run.streams.key}/{name}").numpy(Purpose.SAMPLING, step=run.start_step)
 
 
 class GradientDistances:
@@ -90,45 +90,47 @@ class GradientDistances:
         return pair_distances(array) if self._pairs else contribution_norms(array)
 
 
-# Training of both gradient systems: look at distances, ask the watch, sample, noise, update, keep records.
+# One run of any of them: look at distances, ask the watch, step, keep records.
 
 
-def train(fit: Fit[Any, Any], watch: Any) -> None:
+class Steps(Protocol):
+    """What a system does with its records at each step, whose noise has deviation `sigma` and its batches `rate`."""
+
+    rate: float
+    sigma: float
+
+    def distances(self) -> Array:
+        """How far looked-at records would move what `take` releases next."""
+
+    def take(self, number: int) -> None:
+        """Execute step `number`."""
+
+    def state(self) -> State:
+        """What a checkpoint keeps."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that is judged."""
+
+
+def train(fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], watch: Any) -> None:
     """Execute one run up to its `member.to_step`. Raises InvalidValue (model).
 
+    steps  `MaskedDescent`, `Noised` or `Drawn`
     watch  admits its steps, counts them, and goes on from a checkpoint's state
     """
     with limited_threads(fit.settings.threads):
-        run_steps(fit.run, _Watched(fit, watch), Pace(fit.settings.checkpoint_seconds))
+        run_steps(fit.run, _Watched(fit, steps, watch), Pace(fit.settings.checkpoint_seconds))
 
 
 class _Watched:
     """One run, as `run_steps` executes it."""
 
-    def __init__(self, fit: Fit[Any, Any], watch: Any) -> None:
-        self._fit, self._watch, run, mechanism = fit, watch, fit.run, fit.mechanism
-        self._device = device_of(fit.settings)
-        own = initial_model(run, fit.data, self._device)
-        self._model, loss = run.attach(own, loss_function(fit.data.facts))
-        self._descent = MaskedDescent(self._model, fit.params.learning_rate, fit.params.updated_share, run)
-        pairs = isinstance(mechanism, AverageCase) and mechanism.fixed
-        if run.state is not None:
-            self._descent.restore(run.state)
-            self._watch.restore(run.state)
-        split = looked_at(fit.params, fit.data)
-        self._distances = GradientDistances(
-            self._model,
-            loss,
-            split,
-            rows_looked_at(run, fit.params, split, pairs),
-            device=self._device,
-            clip_norm=mechanism.clip_norm,
-            pairs=pairs,
-        )
-        self._gradients = PrivateGradients(self._model, loss)
-        self._noise, self._batches = noise_source(run, fit.settings, self._device), batches(run, fit.settings)
-        self._inputs = tuple(tensor(array, self._device) for array in fit.data.train.inputs.values())
-        self._targets = tensor(fit.data.train.targets, self._device)
+    def __init__(self, fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], watch: Any) -> None:
+        self._data, self._device, self._watch = fit.data, device_of(fit.settings), watch
+        self._steps = steps(fit, self._device)
+        if fit.run.state is not None:
+            watch.restore(fit.run.state)
 
     @property
     def stopped(self) -> bool:
@@ -137,9 +139,51 @@ class _Watched:
 
     def step(self, number: int) -> None:
         """See `Training.step`."""
-        mask, mechanism = self._descent.next_mask(), self._fit.mechanism
-        if not self._watch.admits(self._distances.measure(mask), mechanism.sampling.rate, mechanism.deviation):
-            return
+        if self._watch.admits(self._steps.distances(), self._steps.rate, self._steps.sigma):
+            self._steps.take(number)
+
+    def state(self) -> State:
+        """See `Training.state`."""
+        return {**self._steps.state(), **self._watch.state()}
+
+    def metrics(self, step: int) -> Mapping[str, float]:
+        """See `Training.metrics`."""
+        data = self._data
+        return {**judge(self._steps.model, data.validation, data.facts, self._device), **self._watch.metrics()}
+
+
+class MaskedDescent:
+    """theta -= learning_rate * mask * g, with a fresh random mask of `updated_share` of the weights for every step."""
+
+    def __init__(self, fit: Fit[Any, Any], device: torch.device) -> None:
+        run, self._fit, self._mechanism, self._device = fit.run, fit, fit.mechanism, device
+        self.rate, self.sigma = fit.mechanism.sampling.rate, fit.mechanism.deviation
+        self.model, loss = run.attach(initial_model(run, fit.data, device), loss_function(fit.data.facts))
+        self._descent, self._masks = Optimiser(self.model, steadily(fit.params.learning_rate)), stream(run, "masks")
+        self._mask: NDArray[np.bool_] | None = None
+        if run.state is not None:
+            self._descent.restore(run.state)
+        pairs = isinstance(fit.mechanism, AverageCase) and fit.mechanism.fixed
+        split = looked_at(fit.params, fit.data)
+        draws, clip_norm = rows_looked_at(run, fit.params, split, pairs), fit.mechanism.clip_norm
+        self._distances = GradientDistances(
+            self.model, loss, split, draws, device=device, clip_norm=clip_norm, pairs=pairs
+        )
+        self._gradients = PrivateGradients(self.model, loss)
+        self._noise, self._batches = noise_source(run, fit.settings, device), batches(run, fit.settings)
+        self._inputs = tuple(tensor(array, device) for array in fit.data.train.inputs.values())
+        self._targets = tensor(fit.data.train.targets, device)
+
+    def distances(self) -> Array:
+        """See `Steps.distances`."""
+        if (share := self._fit.params.updated_share) < 1.0:
+            size = sum(one.numel() for one in self._descent.parameters.values())
+            self._mask = random_mask(size, share, self._masks)
+        return self._distances.measure(self._mask)
+
+    def take(self, number: int) -> None:
+        """See `Steps.take`."""
+        mechanism, parameters = self._mechanism, self._descent.parameters
         rows = torch.from_numpy(mechanism.batch(len(self._targets), self._batches)).to(self._device)
         total = self._gradients.clipped_sum(
             tuple(one.index_select(0, rows) for one in self._inputs),
@@ -150,41 +194,16 @@ class _Watched:
         noisy = mechanism.noisy_mean(total, self._noise)
         # Before the mask: an ordinary claim covers every coordinate, whether it is used or not.
         self._fit.run.saw(number, noisy)
-        self._descent.update_masked(noisy, mask, number)
+        if self._mask is not None:
+            parts = torch.from_numpy(self._mask).to(self._device).split([one.numel() for one in parameters.values()])
+            # Noise on the other coordinates is thrown away unseen.
+            for (name, one), part in zip(parameters.items(), parts, strict=True):
+                noisy[name].mul_(part.view(one.shape))
+        self._descent.update(noisy, number)
 
     def state(self) -> State:
-        """See `Training.state`."""
-        return with_seed(self._descent.state() | self._watch.state(), self._fit.run)
-
-    def metrics(self, step: int) -> Mapping[str, float]:
-        """See `Training.metrics`."""
-        data = self._fit.data
-        return {**judge(self._model, data.validation, data.facts, self._device), **self._watch.metrics()}
-
-
-class MaskedDescent(Optimiser):
-    """theta -= learning_rate * mask * g, with a fresh random mask of `share` of the weights for every step."""
-
-    def __init__(self, model: nn.Module, learning_rate: float, share: float, run: Run) -> None:
-        super().__init__(model, steadily(learning_rate))
-        self._share = share
-        self._size = sum(one.numel() for one in self.parameters.values())
-        self._rng = stream(run.streams, "masks", run.start_step)
-
-    def next_mask(self) -> NDArray[np.bool_] | None:
-        """Which of the weights, side by side in their order, the next step updates; None for all."""
-        return None if self._share == 1.0 else random_mask(self._size, self._share, self._rng)
-
-    @torch.no_grad()
-    def update_masked(self, gradient: Mapping[str, Tensor], mask: NDArray[np.bool_] | None, number: int) -> None:
-        """One step; noise on the other coordinates is thrown away unseen."""
-        if mask is not None:
-            start = 0
-            for name, one in self.parameters.items():
-                part = torch.from_numpy(mask[start : start + one.numel()]).view(one.shape)
-                gradient[name].mul_(part.to(one.device))
-                start += one.numel()
-        self.update(gradient, number)
+        """See `Steps.state`."""
+        return with_seed(self._descent.state(), self._fit.run)
 
 
 # DPVI: a mean-field Gaussian over the weights of a two-class logistic regression.
@@ -248,45 +267,63 @@ def record_gradients(x_BD: Tensor, y_B: Tensor, posterior: Posterior, z_D: Tenso
     return residual_B[:, None] * torch.cat([x_BD, x_BD * (sd_D * z_D)], dim=1)
 
 
-class LookedAt:
-    """The records that distances come from."""
+class _Inference:
+    """What both kinds of DPVI have: the posterior, its draws, and the records that distances come from."""
 
     def __init__(self, fit: Fit[Any, Any], device: torch.device) -> None:
+        run, facts, self._params, self._device = fit.run, fit.data.facts, fit.params, device
+        self._n, self._mechanism = facts.n, fit.mechanism
+        self._width = width_of(facts, bias=True)
+        start = Posterior.start(fit.params, self._width, device)
+        self._posterior = start if run.state is None else Posterior.of(run.state, device)
+        self._facts, self._draw = facts, normals(run, fit.settings, stream="draws")
+        self._batches, self._noise = batches(run, fit.settings), noise_source(run, fit.settings, device)
+        self._x, self._y = design(facts, fit.data.train, device)
         split = looked_at(fit.params, fit.data)
-        self._x, self._y = design(fit.data.facts, split, device)
-        self._draws = rows_looked_at(fit.run, fit.params, split, pairs=False)
+        self._seen, self._rows = design(facts, split, device), rows_looked_at(run, fit.params, split, pairs=False)
 
-    def gradients(self, posterior: Posterior, z_D: Tensor) -> Array:
-        """Of the next few records, [records, 2 D]; not clipped."""
-        chosen = torch.from_numpy(next(self._draws)).to(self._y.device)
-        found = _finite(record_gradients(self._x[chosen], self._y[chosen], posterior, z_D))
+    def drawn(self) -> Tensor:
+        """z of the next step, [D]."""
+        return torch.from_numpy(self._draw((self._width,)).astype(np.float32)).to(self._device)
+
+    def looked_at(self, z_D: Tensor) -> Array:
+        """Gradients of the next few looked-at records, [records, 2 D]; not clipped."""
+        chosen, (x, y) = torch.from_numpy(next(self._rows)).to(self._device), self._seen
+        found = _finite(record_gradients(x[chosen], y[chosen], self._posterior, z_D))
         out: Array = found.double().cpu().numpy()
         return out
 
+    def state(self) -> State:
+        """See `Steps.state`."""
+        return self._posterior.state()
 
-class Noised:
+    @property
+    def model(self) -> nn.Module:
+        """See `Steps.model`."""
+        return PosteriorPredictive(self._params, self._facts, self._posterior)
+
+
+class Noised(_Inference):
     """Clipped gradients of a Poisson batch with Gaussian noise on their sum."""
 
     def __init__(self, fit: Fit[Any, SampledGaussian], device: torch.device) -> None:
-        self._n, self._mechanism = fit.data.facts.n, fit.mechanism
+        super().__init__(fit, device)
         self.rate, self.sigma = fit.mechanism.sampling.rate, fit.mechanism.deviation
-        self._noise, self._batches = noise_source(fit.run, fit.settings, device), batches(fit.run, fit.settings)
-        self._x, self._y = design(fit.data.facts, fit.data.train, device)
-        self._looked_at = LookedAt(fit, device)
 
-    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
+    def distances(self) -> Array:
         """Norms of clipped gradients."""
-        return contribution_norms(self._looked_at.gradients(posterior, z_D), self._mechanism.clip_norm)
+        self._z_D = self.drawn()
+        return contribution_norms(self.looked_at(self._z_D), self._mechanism.clip_norm)
 
-    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
-        """n times the noisy mean; the public batch size divides, not the number of records drawn."""
-        batch = torch.from_numpy(self._mechanism.batch(len(self._y), self._batches)).to(self._y.device)
-        gradients = record_gradients(self._x[batch], self._y[batch], posterior, z_D)
+    def take(self, number: int) -> None:
+        """By n times the noisy mean; the public batch size divides, not the number of records drawn."""
+        batch = torch.from_numpy(self._mechanism.batch(len(self._y), self._batches)).to(self._device)
+        gradients = record_gradients(self._x[batch], self._y[batch], self._posterior, self._z_D)
         mean = self._mechanism.noisy_mean(_clipped_sum(gradients, self._mechanism.clip_norm), self._noise)
-        return self._n * mean[_MEAN]
+        self._posterior.step(self._n * mean[_MEAN], self._params.prior_variance, self._params.learning_rate)
 
 
-class Drawn:
+class Drawn(_Inference):
     """As published for the Bayesian accountant: plain gradients of a Poisson batch; a draw's own deviation stands for
     the noise.
 
@@ -297,85 +334,24 @@ class Drawn:
     sigma = 1.0
 
     def __init__(self, fit: Fit[Any, Scheduled], device: torch.device) -> None:
-        self._params, n = fit.params, fit.data.facts.n
-        self.rate, self._scale = fit.params.batch_size / n, n / fit.params.batch_size
-        self._sampling = PoissonSampling(rate=self.rate)
-        self._batches = batches(fit.run, fit.settings)
-        self._x, self._y = design(fit.data.facts, fit.data.train, device)
-        self._looked_at = LookedAt(fit, device)
-        self._next: Tensor | None = None
+        super().__init__(fit, device)
+        self.rate, self._scale = fit.params.batch_size / self._n, self._n / fit.params.batch_size
 
-    def distances(self, posterior: Posterior, z_D: Tensor) -> Array:
-        """Of the step that `likelihood` returns next."""
-        batch = torch.from_numpy(self._sampling.indices(len(self._y), self._batches)).to(self._y.device)
-        total = record_gradients(self._x[batch], self._y[batch], posterior, z_D).sum(dim=0)
-        self._next = self._scale * total
-        width = len(posterior.mean)
+    def distances(self) -> Array:
+        """Of the step that is taken next."""
+        z_D, posterior, width = self.drawn(), self._posterior, self._width
+        coins = PoissonSampling(rate=self.rate).indices(len(self._y), self._batches)
+        batch = torch.from_numpy(coins).to(self._device)
+        self._next = self._scale * record_gradients(self._x[batch], self._y[batch], posterior, z_D).sum(dim=0)
         squares = posterior.squares + posterior.with_divergence(self._next, self._params.prior_variance).square()
         # AdaGrad moves the mean by this much for each unit of a record's gradient, in deviations of the draw.
         moved = self._params.learning_rate * self._scale / (squares[:width].sqrt() + TINY)
         per_unit = (moved / posterior.log_sd.exp()).double().cpu().numpy()
-        return contribution_norms(self._looked_at.gradients(posterior, z_D)[:, :width] * per_unit)
+        return contribution_norms(self.looked_at(z_D)[:, :width] * per_unit)
 
-    def likelihood(self, posterior: Posterior, z_D: Tensor) -> Tensor:
-        """The gradient that `distances` has looked at."""
-        assert self._next is not None
-        return self._next
-
-
-Steps = Noised | Drawn
-"""What one kind of DPVI does with its records: how far looked-at ones would move what a step releases (`distances`, at
-`rate` and `sigma`), and then the gradient [2 D] of the whole data's -log likelihood as the step estimates it
-(`likelihood`)."""
-
-
-def infer(fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], watch: Any) -> None:
-    """Execute one run up to its `member.to_step`: look at distances, ask the watch, step, keep records.
-
-    steps  `Noised` or `Drawn`
-    watch  as `train` has it
-    """
-    with limited_threads(fit.settings.threads):
-        run_steps(fit.run, _Inference(fit, steps, watch), Pace(fit.settings.checkpoint_seconds))
-
-
-class _Inference:
-    """One run, as `run_steps` executes it."""
-
-    def __init__(self, fit: Fit[Any, Any], steps: Callable[[Any, torch.device], Steps], watch: Any) -> None:
-        self._params, self._data, self._watch, run = fit.params, fit.data, watch, fit.run
-        self._device = device_of(fit.settings)
-        self._steps = steps(fit, self._device)
-        self._width = width_of(fit.data.facts, bias=True)
-        if run.state is None:
-            self._posterior = Posterior.start(fit.params, self._width, self._device)
-        else:
-            self._posterior = Posterior.of(run.state, self._device)
-            self._watch.restore(run.state)
-        self._draw = normals(run, fit.settings, stream="draws")
-
-    @property
-    def stopped(self) -> bool:
-        """See `Training.stopped`."""
-        return self._watch.stopped
-
-    def step(self, number: int) -> None:
-        """See `Training.step`."""
-        z_D = torch.from_numpy(self._draw((self._width,)).astype(np.float32)).to(self._device)
-        steps, posterior = self._steps, self._posterior
-        if self._watch.admits(steps.distances(posterior, z_D), steps.rate, steps.sigma):
-            likelihood = steps.likelihood(posterior, z_D)
-            posterior.step(likelihood, self._params.prior_variance, self._params.learning_rate)
-
-    def state(self) -> State:
-        """See `Training.state`."""
-        return self._posterior.state() | self._watch.state()
-
-    def metrics(self, step: int) -> Mapping[str, float]:
-        """See `Training.metrics`."""
-        facts = self._data.facts
-        model = PosteriorPredictive(self._params, facts, self._posterior)
-        return {**judge(model, self._data.validation, facts, self._device), **self._watch.metrics()}
+    def take(self, number: int) -> None:
+        """By the gradient that `distances` has looked at."""
+        self._posterior.step(self._next, self._params.prior_variance, self._params.learning_rate)
 
 
 def design(facts: DatasetSpec, split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
