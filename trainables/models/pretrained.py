@@ -348,13 +348,11 @@ def _check_sizes(name: str, facts: DatasetSpec, config: Any) -> None:
             if positions is not None and feature.shape[0] > positions:
                 expected = f"at most {positions} positions; {key} has {feature.shape[0]}"
                 raise InvalidValue("model", name, expected, "Cut the sequences, or take a model with more positions.")
-            if codes is not None and feature.cardinality > codes:
-                expected = f"at most {codes} codes, as many as it has embeddings; {key} has {feature.cardinality}"
+            tokens = facts.task is Task.TOKENS
+            if codes is not None and (feature.cardinality > codes or (tokens and feature.cardinality != codes)):
+                most = "exactly" if tokens else "at most"
+                expected = f"{most} {codes} codes, as many as it has embeddings; {key} has {feature.cardinality}"
                 raise InvalidValue("model", name, expected, "Take the tokenizer that the model was trained with.")
-            if facts.task is Task.TOKENS and feature.cardinality != codes:
-                raise InvalidValue(
-                    "model", name, f"a model of {feature.cardinality} codes, as {key} has; it has {codes}"
-                )
 
 
 def _check_loaded(name: str, made: Any, loading: Mapping[str, Any]) -> None:
@@ -389,7 +387,9 @@ def _library(name: str, value: object) -> Iterator[Any]:
     try:
         import transformers
 
-        with _silent(transformers.utils.logging), warnings.catch_warnings(action="ignore"):
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        with warnings.catch_warnings(action="ignore"):
             import_torchvision()
             yield transformers
     except InvalidValue:
@@ -406,20 +406,6 @@ def _library(name: str, value: object) -> Iterator[Any]:
 
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-@contextmanager
-def _silent(said: Any) -> Iterator[None]:
-    """Inside, transformers logs errors alone and shows no bars of progress."""
-    level, bars = said.get_verbosity(), said.is_progress_bar_enabled()
-    said.set_verbosity_error()
-    said.disable_progress_bar()
-    try:
-        yield
-    finally:
-        said.set_verbosity(level)
-        if bars:
-            said.enable_progress_bar()
 
 
 _DECLARED: list[torch.library.Library] = []

@@ -123,13 +123,7 @@ class PrivateLangevin(TrainedByNoisedGradients, PlannedSystem[Walk, Sequence]):
 
         n, variance = fit.data.facts.n, fit.params.prior_variance
         phases = tuple(Phase(self.shown_step * one.step_size, one.steps) for one in fit.params.phases(n))
-        train(
-            fit.run,
-            fit.data,
-            fit.settings,
-            mechanism=fit.mechanism,
-            optimiser=lambda model: langevin_mean(model, partial(step_size_of, phases), n, variance),
-        )
+        train(fit, lambda model: langevin_mean(model, partial(step_size_of, phases), n, variance))
 
 
 class ClippedSGLD(PrivateLangevin[ClippedSGLDHyperparameters]):

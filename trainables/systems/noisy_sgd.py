@@ -198,8 +198,7 @@ class NoisyOptimiser(TrainedByNoisedGradients, NoisedDescent[Model]):
         """See `PlannedSystem.train`."""
         from trainables.training.private_sgd import train
 
-        optimiser, gradient = self.optimiser(fit.params, fit.mechanism.steps), self.gradient(fit)
-        train(fit.run, fit.data, fit.settings, mechanism=fit.mechanism, optimiser=optimiser, gradient=gradient)
+        train(fit, self.optimiser(fit.params, fit.mechanism.steps), self.gradient(fit))
 
     def gradient(self, fit: Fit[Model, SampledGaussian]) -> RecordGradient:
         """What is bounded of each record."""

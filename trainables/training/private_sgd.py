@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,15 +18,13 @@ from torch import Tensor, nn
 
 from dpcore.gradients import ClippedSum, PrivateGradients
 from dpcore.gradients.check import RECORDS
-from dpcore.mechanisms.noisy_sums import SampledGaussian, Sequence, part_at
-from dpcore.noise import NoiseSource
+from dpcore.mechanisms.noisy_sums import part_at
 from dpcore.sampling import PoissonSampling
-from trainables.hyperparameters import read
 from trainables.models.pretrained import trained_groups
+from trainables.planning import Fit
 from trainables.system import Dataset, Run, RunSettings, State
 from trainables.team import BatchSums, GradientTask, RecordGradient, device_named, limited_threads
 from trainables.training.augmentation import copied
-from trainables.training.hyperparameters import ModelHyperparameters
 from trainables.training.loop import Pace, run_steps
 from trainables.training.losses import (
     LossFunction,
@@ -44,114 +42,100 @@ from trainables.training.released import build_model, model_seed, with_seed
 from trainables.training.trained_model import CLIPPED, MOVED
 from trainables.validation.evaluate import report
 
-
-@dataclass(frozen=True, slots=True)
-class PrivateSteps:
-    """One run of noised gradient steps, as `run_steps` executes it."""
-
-    run: Run
-    data: Dataset
-    execution: RunSettings
-    mechanism: SampledGaussian | Sequence
-    model: nn.Module
-    optimiser: Optimiser
-    sums: BatchSums
-    noise: NoiseSource
-    device: torch.device
-    gradient: RecordGradient
-    start: Mapping[str, Tensor]
-    stopped: bool = False
-
-    def step(self, number: int) -> None:
-        """One step of Algorithm 1: sample and clip (`LocalSums.next`), noise and the public divisor, update."""
-        clipped = self.sums.next()
-        gradient = part_at(self.mechanism, number).noisy_mean(clipped, self.noise)
-        self.run.saw(number, gradient)
-        self.optimiser.update(gradient, number)
-
-    def state(self) -> State:
-        """See `Training.state`."""
-        return with_seed(self.optimiser.state(), self.run)
-
-    def metrics(self, step: int) -> Mapping[str, float]:
-        """See `Training.metrics`."""
-        with self.optimiser.released():
-            told = report(self.run, self.model, self.data, self.device, self.execution, step)
-            return {**told, **self._fine_tuned()} if self.start else told
-
-    def _fine_tuned(self) -> Mapping[str, float]:
-        """What is known of weights that are released without looking at a record: `trained_model.FINE_TUNED`."""
-        found = dict[str, float]()
-        for group, weights in trained_groups(self.model).items():
-            before = sum(float(self.start[name].square().sum()) for name in weights)
-            moved = sum(float((one.detach() - self.start[name]).square().sum()) for name, one in weights.items())
-            found |= {MOVED + group: math.sqrt(moved / before)} if before else {}
-        facts, clip_norm = self.data.facts, self.mechanism.clip_norm
-        if self.gradient.automatic:
-            found[CLIPPED] = 1.0
-        elif facts.features.keys() == self.data.train.inputs.keys():
-            gradients = PrivateGradients(self.model, loss_function(facts), precision=self.execution.precision)
-            inputs, targets = made_up_records(facts, RECORDS, self.device)
-            for row in range(RECORDS):
-                own = gradients.clipped_sum(tuple(one[[row]] for one in inputs), targets[[row]], clip_norm=clip_norm)
-                norm = math.sqrt(sum(float(one.square().sum()) for one in own.tensors.values()))
-                found[CLIPPED] = found.get(CLIPPED, 0.0) + (norm > (1 - 1e-5) * clip_norm) / RECORDS
-        return found
+Made = Callable[[nn.Module], Optimiser]
+"""What moves the weights of a model."""
 
 
-def train(
-    run: Run,
-    data: Dataset,
-    execution: RunSettings,
-    *,
-    mechanism: SampledGaussian | Sequence,
-    optimiser: Callable[[nn.Module], Optimiser],
-    gradient: RecordGradient = RecordGradient(),
-) -> None:
-    """Execute one run up to its `member.to_step`: batches are summed by `execution.team`, or here without one.
+def train(fit: Fit[Any, Any], optimiser: Made, gradient: RecordGradient = RecordGradient()) -> None:
+    """Execute one run up to its `member.to_step`: batches are summed by the team of its settings, or here without one.
 
     Raises InvalidValue (model), Refused and MixesExamples for a model that says something else of records together than
     alone, and ValueError for a watched run with a team, which would not see what is watched.
     """
-    if run.watched and execution.team is not None:
-        raise ValueError(f"{run.member.key}: canaries in gradients are planted in one process; run it without workers")
-    device = device_of(execution)
-    with limited_threads(execution.threads), ExitStack() as opened:
+    with limited_threads(fit.settings.threads), ExitStack() as opened:
+        run_steps(fit.run, PrivateSteps(fit, optimiser, gradient, opened), Pace(fit.settings.checkpoint_seconds))
+
+
+class PrivateSteps:
+    """One run of noised gradient steps, as `run_steps` executes it."""
+
+    stopped = False
+
+    def __init__(self, fit: Fit[Any, Any], optimiser: Made, gradient: RecordGradient, opened: ExitStack) -> None:
+        self._fit, self._gradient, self._mechanism = fit, gradient, fit.mechanism
+        run, data, settings, self._device = fit.run, fit.data, fit.settings, device_of(fit.settings)
+        watched, device = run.watched, self._device
+        if watched and settings.team is not None:
+            text = "canaries in gradients are planted in one process; run it without workers"
+            raise ValueError(f"{run.member.key}: {text}")
         model, loss = initial_model(run, data, device), loss_function(data.facts)
         if not run.watched:
             # Together and alone, of made-up ones, so that no refusal depends on a private record.
-            engine = PrivateGradients(model, loss, precision=execution.precision)
+            engine = PrivateGradients(model, loss, precision=settings.precision)
             engine.check(*made_up_records(data.facts, RECORDS, device))
-        model, loss = run.attach(model, loss)
-        is_fine_tuned = read(ModelHyperparameters, run.member.plan.config).is_fine_tuned
-        weights = dict(model.named_parameters()) if is_fine_tuned else {}
-        start = {name: one.detach().clone() for name, one in weights.items() if one.requires_grad}
-        updates = optimiser(model)
+        self._model, loss = run.attach(model, loss)
+        weights = self._model.named_parameters() if fit.params.is_fine_tuned else ()
+        self._start = {name: one.detach().clone() for name, one in weights if one.requires_grad}
+        self._optimiser = optimiser(self._model)
         if run.state is not None:
-            updates.restore(run.state)
-        noise = noise_source(run, execution, device)
+            self._optimiser.restore(run.state)
+        self._noise = noise_source(run, settings, device)
         task = GradientTask(
             config=run.member.plan.config,
             model_seed=model_seed(run),
-            rate=mechanism.sampling.rate,
-            clip_norm=mechanism.clip_norm,
+            rate=self._mechanism.sampling.rate,
+            clip_norm=self._mechanism.clip_norm,
             from_step=run.start_step,
             steps=run.member.to_step - run.start_step,
             gradient=gradient,
             sampling_seed=batch_key(run),
-            sampling=execution.noise_source,
-            microbatch=execution.microbatch,
-            precision=execution.precision,
-            device=execution.device,
-            threads=execution.threads,
+            sampling=settings.noise_source,
+            microbatch=settings.microbatch,
+            precision=settings.precision,
+            device=settings.device,
+            threads=settings.threads,
         )
-        sums: BatchSums
-        if execution.team is None:
-            sums = LocalSums(task, model, data, device, loss=loss)
+        self._sums: BatchSums
+        if settings.team is None:
+            self._sums = LocalSums(task, self._model, data, device, loss=loss)
         else:
-            sums = opened.enter_context(execution.team.sums(task, model))
-        steps = PrivateSteps(run, data, execution, mechanism, model, updates, sums, noise, device, gradient, start)
-        run_steps(run, steps, Pace(execution.checkpoint_seconds))
+            self._sums = opened.enter_context(settings.team.sums(task, self._model))
+
+    def step(self, number: int) -> None:
+        """One step of Algorithm 1: sample and clip (`LocalSums.next`), noise and the public divisor, update."""
+        gradient = part_at(self._mechanism, number).noisy_mean(self._sums.next(), self._noise)
+        self._fit.run.saw(number, gradient)
+        self._optimiser.update(gradient, number)
+
+    def state(self) -> State:
+        """See `Training.state`."""
+        return with_seed(self._optimiser.state(), self._fit.run)
+
+    def metrics(self, step: int) -> Mapping[str, float]:
+        """See `Training.metrics`."""
+        fit = self._fit
+        with self._optimiser.released():
+            told = report(fit.run, self._model, fit.data, self._device, fit.settings, step)
+            return {**told, **self._fine_tuned()} if self._start else told
+
+    def _fine_tuned(self) -> Mapping[str, float]:
+        """What is known of weights that are released without looking at a record: `trained_model.FINE_TUNED`."""
+        found, start = dict[str, float](), self._start
+        for group, weights in trained_groups(self._model).items():
+            before = sum(float(start[name].square().sum()) for name in weights)
+            moved = sum(float((one.detach() - start[name]).square().sum()) for name, one in weights.items())
+            found |= {MOVED + group: math.sqrt(moved / before)} if before else {}
+        facts, clip_norm = self._fit.data.facts, self._mechanism.clip_norm
+        if self._gradient.automatic:
+            found[CLIPPED] = 1.0
+        elif facts.features.keys() == self._fit.data.train.inputs.keys():
+            engine = PrivateGradients(self._model, loss_function(facts), precision=self._fit.settings.precision)
+            inputs, targets = made_up_records(facts, RECORDS, self._device)
+            for row in range(RECORDS):
+                own = engine.clipped_sum(tuple(one[[row]] for one in inputs), targets[[row]], clip_norm=clip_norm)
+                norm = math.sqrt(sum(float(one.square().sum()) for one in own.tensors.values()))
+                found[CLIPPED] = found.get(CLIPPED, 0.0) + (norm > (1 - 1e-5) * clip_norm) / RECORDS
+        return found
 
 
 class LocalSums:
