@@ -15,7 +15,7 @@ from dpcore.checks import InvalidValue
 from dpcore.erm import unit_inputs
 from trainables.data.records import taken
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.system import DatasetSpec, Split, Task
+from trainables.system import Dataset, DatasetSpec, Split, Task
 
 LARGEST_WIDTH = 20_000
 """Columns; beyond it a dense matrix of records no longer fits in memory."""
@@ -54,6 +54,11 @@ def width_of(facts: DatasetSpec, bias: bool = False) -> int:
     return sum(math.prod(one.shape) * (one.cardinality or 1) for one in facts.features.values()) + int(bias)
 
 
+def real_width(facts: DatasetSpec) -> int:
+    """Columns of `rows` that are no category's."""
+    return sum(math.prod(one.shape) for one in facts.features.values() if one.cardinality is None)
+
+
 def labels_of(split: Split) -> NDArray[np.int64]:
     """The class of every record of `split`."""
     return split.targets.astype(np.int64)
@@ -78,3 +83,32 @@ def columns(facts: DatasetSpec, split: Split, dtype: type[np.floating]) -> NDArr
 def rows(facts: DatasetSpec, split: Split, clip_norm: float, bias: bool) -> NDArray[np.float64]:
     """The records of `split`, shape (n, width_of(facts, bias)), each of norm at most 1."""
     return unit_inputs(columns(facts, split, np.float64), clip_norm, bias)
+
+
+def chosen_records(
+    facts: DatasetSpec,
+    train: NDArray[np.floating],
+    labels: NDArray[np.int64],
+    queries: NDArray[np.floating],
+    targets: int = 0,
+) -> Dataset:
+    """A data set that an attacker chose, of real columns [n, real_width(facts)] within their bounds; every category is
+    the first one, but the second one of the first `targets` records and of their queries."""
+
+    def split(vectors: NDArray[np.floating], labels: NDArray[np.int64], targets: int) -> Split:
+        inputs: dict[str, NDArray[np.generic]] = {}
+        start = 0
+        for name, feature in facts.features.items():
+            if feature.cardinality is not None:
+                codes = np.zeros((len(vectors), *feature.shape), dtype=np.int64)
+                codes[:targets] = min(1, feature.cardinality - 1)
+                inputs[name] = codes
+                continue
+            stop = start + math.prod(feature.shape)
+            values = np.clip(vectors[:, start:stop], feature.low, feature.high).astype(np.float32)
+            inputs[name] = values.reshape(len(vectors), *feature.shape)
+            start = stop
+        return Split(inputs, labels)
+
+    asked = split(queries, np.zeros(len(queries), dtype=np.int64), len(queries) if targets else 0)
+    return Dataset(facts=facts, train=split(train, labels, targets), validation=asked, fingerprint="chosen")

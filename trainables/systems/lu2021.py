@@ -58,7 +58,7 @@ from trainables.systems.answering import (
     answer_queries,
     next_answers,
 )
-from trainables.systems.linear import RowHyperparameters, at, classes_of, columns, labels_of, width_of
+from trainables.systems.linear import RowHyperparameters, at, chosen_records, classes_of, columns, labels_of, width_of
 from trainables.training.made_up import made_up
 from trainables.training.noise import normals
 
@@ -512,17 +512,10 @@ def published_neighbours(
 
 def alike(facts: DatasetSpec) -> Dataset:
     """Identical records of class 0."""
-
-    def split(count: int) -> Split:
-        inputs = {}
-        for name, feature in facts.features.items():
-            kind = np.float32 if feature.cardinality is None else np.int64
-            inputs[name] = np.zeros((count, *feature.shape), dtype=kind)
-            if feature.cardinality is None:
-                inputs[name].reshape(count, -1)[:, 0] = feature.high
-        return Split(inputs=inputs, targets=np.zeros(count, dtype=np.int64))
-
-    return Dataset(facts=facts, train=split(facts.n), validation=split(facts.n_validation), fingerprint="alike")
+    real = [one for one in facts.features.values() if one.cardinality is None]
+    record = np.concatenate([[one.high, *[0.0] * (math.prod(one.shape) - 1)] for one in real] or [[]])
+    train, asked = (np.repeat(record[None], count, axis=0) for count in (facts.n, facts.n_validation))
+    return chosen_records(facts, train, np.zeros(facts.n, dtype=np.int64), asked)
 
 
 def odd_one(facts: DatasetSpec) -> Dataset:

@@ -29,7 +29,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
@@ -73,7 +73,15 @@ from trainables.systems.answering import (
     check_present,
     group_of,
 )
-from trainables.systems.linear import RowHyperparameters, at, classes_of, labels_of, width_of
+from trainables.systems.linear import (
+    RowHyperparameters,
+    at,
+    chosen_records,
+    classes_of,
+    labels_of,
+    real_width,
+    width_of,
+)
 from trainables.training.noise import normals
 from trainables.training.trained_model import ScoredByLoss
 from trainables.units import Units
@@ -352,11 +360,10 @@ class PredictionSensitivity(
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
         """See `trainables.hooks.Auditable`: every query is the target, which alone says anything about it."""
         params, released = self.read(plan)
-        columns = Columns(facts, params.clip_norm, 1)
-        target = columns.target(range(0), 0.0)
+        (target,) = _blocks(facts, 1)
+        sides = [target] * (2 if released.adjacency is Adjacency.REPLACE_ONE else 1)
         asked = np.repeat(target[None], released.steps, axis=0)
-        out = target if released.adjacency is Adjacency.REPLACE_ONE else None
-        with_it, without_it = columns.neighbours(target, out, _pushing(columns, 0, 1), asked)
+        with_it, without_it = _pair(params, facts, sides, _pushing(facts, [], 0), asked)
         return Neighbours(
             with_it=with_it,
             without_it=without_it,
@@ -519,14 +526,13 @@ def moved_furthest(
     known  what the attacker makes of a data set beforehand
     apart  from a released model, and what is known of both data sets, with the target and without it, to the score
     """
-    replaces = adjacency is Adjacency.REPLACE_ONE
-    families = 1 + replaces
-    groups = max(0, min(GROUPS, (_width(facts) - 1) // families))
-    columns = Columns(facts, params.clip_norm, 1 + families * groups)
-    in_ = columns.target(range(1, 1 + groups), LEANING)
-    # The same prediction from the other side: pushed to class 1, labelled 0.
-    out = columns.target(range(1 + groups, 1 + 2 * groups), LEANING) if replaces else None
-    with_it, without_it = columns.neighbours(in_, out, _pushing(columns, groups, families), in_[None])
+    families = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    groups = max(0, min(GROUPS, (real_width(facts) - 1) // families))
+    # Block 0 is the target's own.
+    own, *others = _blocks(facts, 1 + families * groups)
+    # Pushed to class 1, and the same prediction from the other side, labelled 0.
+    sides = [_leaning(own, others[groups * one : groups * (one + 1)]) for one in range(families)]
+    with_it, without_it = _pair(params, facts, sides, _pushing(facts, others, groups), sides[0][None])
     both = cache(lambda: (known(with_it), known(without_it)))
     return Neighbours(
         with_it=with_it,
@@ -537,83 +543,47 @@ def moved_furthest(
     )
 
 
-def _pushing(columns: Columns, groups: int, families: int) -> tuple[Vectors, Positions]:
+def _blocks(facts: DatasetSpec, count: int) -> Vectors:
+    """Unit vectors [count, columns], each of which spreads over a part of the real columns; zero without any."""
+    # Single precision, as the records of every source: a data set of images would fill gigabytes otherwise.
+    out = np.zeros((count, real_width(facts)), dtype=np.float32)
+    for row, mine in zip(out, np.array_split(np.arange(out.shape[1]), count), strict=True):
+        row[mine] = 1 / math.sqrt(max(1, len(mine)))
+    return out
+
+
+def _leaning(own: Vectors, towards: list[Vectors]) -> Vectors:
+    """A unit vector in its own block, leaning towards others."""
+    if not towards:
+        return own
+    return own * math.sqrt(1 - LEANING**2) + np.sum(towards, axis=0) * LEANING / math.sqrt(len(towards))
+
+
+def _pushing(facts: DatasetSpec, directions: list[Vectors], groups: int) -> tuple[Vectors, Positions]:
     """n - 1 records in groups of equal size, [n - 1, columns], and their labels: 0 for the first family, then 1."""
-    others = np.arange(columns.facts.n - 1)
+    others = np.arange(facts.n - 1)
     if not groups:
         # They are nothing. A bias, or a shared category, would make them speak: they balance.
-        return np.zeros((len(others), columns.count), dtype=np.float32), others % classes_of(columns.facts)
-    members = others % (groups * families)
-    directions = np.stack([columns.direction(1 + group) for group in range(groups * families)])
-    return directions[members], (members >= groups).astype(np.int64)
+        return np.zeros((len(others), real_width(facts)), dtype=np.float32), others % classes_of(facts)
+    members = others % len(directions)
+    return np.stack(directions)[members], (members >= groups).astype(np.int64)
 
 
-def _width(facts: DatasetSpec) -> int:
-    return sum(math.prod(one.shape) for one in facts.features.values() if one.cardinality is None)
+def _pair(
+    params: RowHyperparameters,
+    facts: DatasetSpec,
+    sides: list[Vectors],
+    others: tuple[Vectors, Positions],
+    queries: Vectors,
+) -> tuple[Dataset, Dataset]:
+    """The others and the target: of class 1, and in its place the second side of class 0, or nothing without one."""
+    (vectors, labels), queries = others, queries * np.float32(params.clip_norm)
 
+    def data(target: list[Vectors], label: list[int]) -> Dataset:
+        rows = np.vstack([*target, vectors]) * np.float32(params.clip_norm)
+        return chosen_records(facts, rows, np.append(label, labels).astype(np.int64), queries, targets=len(target))
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The real-valued columns of a data set in `blocks` blocks; block 0 is the target's own."""
-
-    facts: DatasetSpec
-    clip_norm: float
-    blocks: int
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return _width(self.facts)
-
-    def direction(self, block: int) -> Vectors:
-        """The unit vector that spreads over one block; zero where there are no real columns."""
-        # Single precision, as the records of every source: a data set of images would fill gigabytes otherwise.
-        out = np.zeros(self.count, dtype=np.float32)
-        if self.count:
-            mine = np.array_split(np.arange(self.count), self.blocks)[block]
-            out[mine] = 1 / math.sqrt(len(mine))
-        return out
-
-    def target(self, towards: range, leaning: float) -> Vectors:
-        """A unit vector in its own block, leaning towards others."""
-        out = self.direction(0) * (math.sqrt(1 - leaning**2) if towards else 1.0)
-        for block in towards:
-            out += self.direction(block) * leaning / math.sqrt(len(towards))
-        return out
-
-    def neighbours(
-        self, in_: Vectors, out: Vectors | None, others: tuple[Vectors, Positions], queries: Vectors
-    ) -> tuple[Dataset, Dataset]:
-        """`others` and the target: of class 1, and in its place `out` of class 0, or nothing where that is None."""
-        vectors, labels = others
-        with_it = self.data(np.vstack([in_, vectors]), np.append([1], labels), queries)
-        if out is None:
-            return with_it, self.data(vectors, labels, queries, targets=0)
-        return with_it, self.data(np.vstack([out, vectors]), np.append([0], labels), queries)
-
-    def data(self, vectors: Vectors, labels: Positions, queries: Vectors, targets: int = 1) -> Dataset:
-        """A data set of these training records, the first `targets` of which are the target, and these queries."""
-        return Dataset(
-            facts=self.facts,
-            train=self._split(vectors, labels, targets),
-            validation=self._split(queries, np.zeros(len(queries), dtype=np.int64), len(queries)),
-            fingerprint="chosen by the attacker",
-        )
-
-    def _split(self, vectors: Vectors, labels: Positions, targets: int) -> Split:
-        inputs: dict[str, NDArray[np.generic]] = {}
-        start, scaled = 0, vectors * np.float32(self.clip_norm)
-        for name, feature in self.facts.features.items():
-            if feature.cardinality is not None:
-                codes = np.zeros((len(vectors), *feature.shape), dtype=np.int64)
-                codes[:targets] = min(1, feature.cardinality - 1)
-                inputs[name] = codes
-                continue
-            stop = start + math.prod(feature.shape)
-            values = np.clip(scaled[:, start:stop], feature.low, feature.high).astype(np.float32)
-            inputs[name] = values.reshape(len(vectors), *feature.shape)
-            start = stop
-        return Split(inputs, labels)
+    return data(sides[:1], [1]), data(sides[1:], [0] if len(sides) > 1 else [])
 
 
 MODEL_SENSITIVITY = ModelSensitivity()
@@ -784,8 +754,7 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
 
         dissenters = max(range(members), key=apart)
         log_before, log_after = _turned(released, dissenters)
-        columns = Columns(facts, params.clip_norm, 1)
-        target = columns.target(range(0), 0.0)
+        target = _blocks(facts, 1)[0] * np.float32(params.clip_norm)
         parts = parts_of(facts.n, members, seed=0)
         inputs, labels = np.repeat(target[None], facts.n, axis=0), np.zeros(facts.n, dtype=np.int64)
         for number, part in enumerate(parts[1:], start=1):
@@ -800,8 +769,8 @@ class SubsampleAndAggregate(AnsweringSystem[SubsampleHyperparameters, NoisyVote,
         before, after = labels.copy(), labels.copy()
         before[first], after[first] = 0, 1
         return Neighbours(
-            with_it=columns.data(inputs, after, asked),
-            without_it=columns.data(inputs, before, asked),
+            with_it=chosen_records(facts, inputs, after, asked, targets=1),
+            without_it=chosen_records(facts, inputs, before, asked, targets=1),
             score=lambda shown: float((log_after - log_before)[shown["labels"]].sum()),
             doc=f"one record that turns one of {members} votes, {dissenters} of which dissent; the attacker reads "
             "labels",
