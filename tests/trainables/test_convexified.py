@@ -189,7 +189,7 @@ def test_head_answers_carry_the_planned_noise_on_every_logit(digits):
     plan = planned(CONVEXIFIED_HEAD, {"queries": 360, "features": "random-tanh", "hidden": 32}, epsilon=50.0)
     seen = []
     run = memory_run(plan)
-    run.released = seen.append
+    run.released = lambda **arrays: seen.append(arrays)
     CONVEXIFIED_HEAD.fit([run], digits, RunSettings())
     knobs = read(ConvexifiedHeadHyperparameters, plan.config)
     weights = repaired_fit.minimised(knobs, digits)

@@ -64,8 +64,8 @@ class PrivateSteps:
     def __init__(self, fit: Fit[Any, Any], optimiser: Made, gradient: RecordGradient, opened: ExitStack) -> None:
         self._fit, self._gradient, self._mechanism = fit, gradient, fit.mechanism
         run, data, settings, self._device = fit.run, fit.data, fit.settings, device_of(fit.settings)
-        watched, device = run.watched, self._device
-        if watched and settings.team is not None:
+        device = self._device
+        if run.watched and settings.team is not None:
             text = "canaries in gradients are planted in one process; run it without workers"
             raise ValueError(f"{run.member.key}: {text}")
         model, loss = initial_model(run, data, device), loss_function(data.facts)

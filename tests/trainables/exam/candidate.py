@@ -76,7 +76,7 @@ class Candidate:
     def fit(self, run: Any, source: str, **execution: Any) -> Any:
         """The run, trained; what it shows stands in its `shown`. `execution`: what `RunSettings` takes besides."""
         run.shown = []
-        run.released = run.shown.append
+        run.released = lambda **arrays: run.shown.append(arrays)
         self.system.fit([run], self.records, RunSettings(noise_source=source, **execution))  # type: ignore[arg-type]
         return run
 
