@@ -276,7 +276,7 @@ def test_an_outlier_is_exposed_while_the_average_case_holds() -> None:
 
 def test_distances_that_nothing_bounds_are_refused_where_they_cost_too_much() -> None:
     plan = planned(AVERAGE_CASE_SGD, tiny(), AVERAGE)
-    watch = Watch.of(read(AVERAGE_CASE_SGD.params, plan.config), plan, largest=None)
+    watch = Watch(read(AVERAGE_CASE_SGD.params, plan.config), plan, largest=None)
     with pytest.raises(InvalidValue, match="costs"):
         watch.admits([0.5] * 10, 0.1, 1.0)
 

@@ -19,7 +19,7 @@ from dpcore.randomness import Purpose
 from trainables.data.records import fingerprint
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric, Scalar, share_error
-from trainables.planning import Case, Fit, NotLaunched, PlannedSystem
+from trainables.planning import Case, Fit, PlannedSystem, check_at_most
 from trainables.system import Dataset, DatasetSpec, Hyperparameter, PrivacyPlan, Run, RunSettings
 from trainables.systems.linear import classes_of
 
@@ -81,14 +81,9 @@ class SolvedSystem(PlannedSystem[Solved, Released], Generic[Solved, Released]):
 
     def check_solved(self, case: Case[Solved]) -> None:
         """See `PlannedSystem.check_solved`."""
-        name, largest = self.solves["noise"], self._noise_parameter.high
-        noise = getattr(case.params, name)
-        if largest is not None and noise > largest:
-            raise NotLaunched(
-                f"{name}={noise:.6g} needed for epsilon={case.target.epsilon}: expected at most {largest:g}. "
-                "Raise epsilon, or take fewer queries.",
-                noise=math.log(noise / largest),
-            )
+        noise, needed = self._noise_parameter, f" needed for epsilon={case.target.epsilon}"
+        found = {noise.name: getattr(case.params, noise.name)}
+        check_at_most(noise.high or math.inf, "Raise epsilon, or take fewer queries.", needed, **found)
 
 
 class TrainedOnce(SolvedSystem[Solved, Released], Generic[Solved, Released, Trained]):

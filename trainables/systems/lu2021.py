@@ -47,7 +47,7 @@ from dpcore.papers.lu2021 import (
 from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric
-from trainables.planning import Case, Fit
+from trainables.planning import Case, Fit, check_batch
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, Split, State, Traits
 from trainables.systems.answering import (
     ACCURACY,
@@ -205,8 +205,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
     def check(self, case: Case[ConvexifiedLossHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (batch, shadows, bound, queries)."""
         params, facts = case.params, case.facts
-        if params.batch_size > facts.n:
-            raise InvalidValue("batch_size", params.batch_size, f"at most n={facts.n} records of {facts.dataset}")
+        check_batch(params.batch_size, facts)
         if params.shadows and facts.n_validation < 6:
             raise InvalidValue(
                 "shadows", params.shadows, f"0: {facts.dataset} has {facts.n_validation} validation records, 6 needed"

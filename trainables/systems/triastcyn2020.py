@@ -50,7 +50,7 @@ depend on the records too, and the draws that predictions are averaged over are 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -276,14 +276,10 @@ def filter_for(epsilon: float, delta_mu: float, steps: int, failure: float) -> B
     return BayesianFilter(epsilon=epsilon, delta_mu=delta_mu, steps=steps, order=order, failure=failure)
 
 
-def accountant_for(params: EstimateHyperparameters, steps: int) -> BayesianAccountant:
-    """The accountant of a run before its first step. Raises InvalidValue (orders)."""
-    return BayesianAccountant(steps=steps, orders=params.orders, failure=params.estimate_failure)
-
-
 def check_figures(params: EstimateHyperparameters, delta_mu: float, steps: int) -> None:
     """Raises InvalidValue where the estimates alone use up a delta that an epsilon is stated at."""
-    failures = accountant_for(params, steps).failure_probability
+    accountant = BayesianAccountant(steps=steps, orders=params.orders, failure=params.estimate_failure)
+    failures = accountant.failure_probability
     smallest = min(delta_mu, min(SHARES) * params.percentile_delta)
     if failures >= smallest:
         expected = f"steps x orders x estimate_failure below the smallest delta {smallest:g}, it is {failures:g}"
@@ -291,37 +287,22 @@ def check_figures(params: EstimateHyperparameters, delta_mu: float, steps: int) 
         raise InvalidValue("estimate_failure", params.estimate_failure, expected, remedy)
 
 
-@dataclass(slots=True)
 class Watch:
-    """Counts steps and stops them.
+    """Counts steps and stops them, over a run from scratch: by its hyperparameters, or by a claim of the average case.
 
-    delta_mu          of the figure and of the filter
-    percentile_delta  of the percentile metrics
-    largest           the distance that clipping allows; None without clipping
-    filter            None where nothing is to be stopped
-    stopped           no further step may run
+    largest  the distance that clipping allows; None without clipping
+    filter   None where nothing is to be stopped
+    stopped  no further step may run
     """
 
-    accountant: BayesianAccountant
-    filter: BayesianFilter | None
-    delta_mu: float
-    percentile_delta: float
-    largest: float | None
-    stopped: bool = False
-
-    @classmethod
-    def of(cls, params: EstimateHyperparameters, plan: PrivacyPlan, largest: float | None) -> Watch:
-        """The watch over a run from scratch: by its hyperparameters, or by a claim of the average case alone."""
-        delta_mu, budget = plan.guarantee.delta, plan.guarantee.epsilon
+    def __init__(self, params: EstimateHyperparameters, plan: PrivacyPlan, largest: float | None) -> None:
+        self._delta_mu, budget, failure = plan.guarantee.delta, plan.guarantee.epsilon, params.estimate_failure
         if isinstance(params, WatchedHyperparameters):
-            delta_mu, budget = params.bayesian_delta, params.bayesian_budget
-        return cls(
-            accountant=accountant_for(params, plan.steps),
-            filter=None if budget == NO_BUDGET else filter_for(budget, delta_mu, plan.steps, params.estimate_failure),
-            delta_mu=delta_mu,
-            percentile_delta=params.percentile_delta,
-            largest=largest,
-        )
+            self._delta_mu, budget = params.bayesian_delta, params.bayesian_budget
+        self.accountant = BayesianAccountant(steps=plan.steps, orders=params.orders, failure=failure)
+        filter_ = filter_for(budget, self._delta_mu, plan.steps, failure) if budget != NO_BUDGET else None
+        self.filter, self.largest, self.stopped = filter_, largest, False
+        self._percentile_delta = params.percentile_delta
 
     def admits(self, distances: ArrayLike, rate: float, sigma: float) -> bool:
         """Whether one more step may run, given distances at the current weights; counted if so.
@@ -343,9 +324,9 @@ class Watch:
         """The figure, its percentiles, and the steps that ran."""
         epsilon = self.accountant.epsilon
         return {
-            "bayesian_epsilon": epsilon(self.delta_mu),
+            "bayesian_epsilon": epsilon(self._delta_mu),
             # The published "99.999% of the data distribution" is share 1e-5 at delta 1e-5, hence delta_mu 1e-10.
-            **{percentile_metric(share): epsilon(share * self.percentile_delta) for share in SHARES},
+            **{percentile_metric(share): epsilon(share * self._percentile_delta) for share in SHARES},
             "steps_taken": float(self.accountant.observed),
         }
 
@@ -459,7 +440,7 @@ class BayesianSGD(TrainedByNoisedGradients, WatchedDescent[BayesianSGDHyperparam
         """See `PlannedSystem.train`."""
         from trainables.systems.triastcyn2020_training import MaskedDescent, train
 
-        train(fit, MaskedDescent, Watch.of(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
+        train(fit, MaskedDescent, Watch(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
 
 
 class BayesianVariational(ScoredByLoss, WatchedDescent[BayesianVariationalHyperparameters]):
@@ -477,7 +458,7 @@ class BayesianVariational(ScoredByLoss, WatchedDescent[BayesianVariationalHyperp
         """See `PlannedSystem.train`."""
         from trainables.systems.triastcyn2020_training import Noised, train
 
-        train(fit, Noised, Watch.of(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
+        train(fit, Noised, Watch(fit.params, fit.run.member.plan, fit.mechanism.clip_norm))
 
     def released_model(self, plan: PrivacyPlan, facts: DatasetSpec, state: State) -> nn.Module:
         """See `trainables.hooks.ReleasesModel`: the posterior. Raises ValueError for another state."""
@@ -563,7 +544,7 @@ class AverageCaseSGD(ScoredByLoss, StoppedSystem[AverageCaseHyperparameters, Ave
         bound = fit.mechanism.clip_norm
         # Two clipped contributions of a pair may point opposite ways.
         largest = None if bound is None else bound * (2 if fit.mechanism.fixed else 1)
-        train(fit, MaskedDescent, Watch.of(fit.params, fit.run.member.plan, largest))
+        train(fit, MaskedDescent, Watch(fit.params, fit.run.member.plan, largest))
 
 
 BAYESIAN_SGD = BayesianSGD()
@@ -597,7 +578,7 @@ class VariationalDraws(StoppedSystem[VariationalDrawsHyperparameters, Scheduled]
         """See `PlannedSystem.train`."""
         from trainables.systems.triastcyn2020_training import Drawn, train
 
-        train(fit, Drawn, Watch.of(fit.params, fit.run.member.plan, largest=None))
+        train(fit, Drawn, Watch(fit.params, fit.run.member.plan, largest=None))
 
 
 VARIATIONAL_DRAWS = VariationalDraws()

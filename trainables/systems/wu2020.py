@@ -158,6 +158,16 @@ _of_members = partial(
 )
 _of_attack = partial(_of_members, goal="minimize", worst=1.0)
 
+_ATTACK = {
+    "auc": "area under the curve of the threshold attack on the loss; members train, non-members validate",
+    "f1": "F1 of that attack at the mean training loss, which the attacker is given",
+    "accuracy": "accuracy of that attack at the mean training loss; moves with the shares of members and non-members",
+}
+_LEAKAGE = {
+    "mpl": "members' mean leakage Mpl of the last iterate, leave-one-out, prior 1/2, if the sampler converged",
+    "mpl_bound": "mean over members of equation 7's bound max(s/4, 0) on that leakage",
+    "ensemble_mpl_bound": "mean over members of equation 9's bound for the averaged prediction",
+}
 METRICS = (
     _of_model(name="accuracy", goal="maximize", worst=0.0, doc="share of validation records classified right"),
     _of_model(
@@ -165,15 +175,7 @@ METRICS = (
     ),
     _of_members(name="train_accuracy", goal="maximize", worst=0.0, doc="share of training records classified right"),
     _of_members(name="gap", goal="minimize", worst=1.0, doc="training accuracy minus validation accuracy"),
-    _of_attack(
-        name="attack_auc",
-        doc="area under the curve of the threshold attack on the loss; members train, non-members validate",
-    ),
-    _of_attack(name="attack_f1", doc="F1 of that attack at the mean training loss, which the attacker is given"),
-    _of_attack(
-        name="attack_accuracy",
-        doc="accuracy of that attack at the mean training loss; moves with the shares of members and non-members",
-    ),
+    *(_of_attack(name=f"attack_{name}", doc=doc) for name, doc in _ATTACK.items()),
     _of_members(
         name="loss_bound",
         goal="minimize",
@@ -183,21 +185,7 @@ METRICS = (
 LAST = "last_"
 """Metrics of the last iterate alone carry this before their name."""
 
-LEAKAGE_METRICS = (
-    _of_members(
-        name="mpl",
-        goal="minimize",
-        doc="members' mean leakage Mpl of the last iterate, leave-one-out, prior 1/2, if the sampler converged",
-    ),
-    _of_members(
-        name="mpl_bound", goal="minimize", doc="mean over members of equation 7's bound max(s/4, 0) on that leakage"
-    ),
-    _of_members(
-        name="ensemble_mpl_bound",
-        goal="minimize",
-        doc="mean over members of equation 9's bound for the averaged prediction",
-    ),
-)
+LEAKAGE_METRICS = tuple(_of_members(name=name, goal="minimize", doc=doc) for name, doc in _LEAKAGE.items())
 
 WITH_LAST = METRICS + tuple(
     replace(one, name=LAST + one.name, doc=f"{one.doc}; of the last iterate alone") for one in METRICS
