@@ -14,6 +14,7 @@ from scipy import stats
 from dpcore.accountants.bayesian import BayesianAccountant
 from dpcore.checks import InvalidValue
 from dpcore.events import NonPrivate, Repeated
+from dpcore.gradients import PrivateGradients
 from dpcore.guarantee import Notion, Status
 from sweeps.privacy.charge import ex_post
 from tests.trainables.noisy_sgd_cases import fitted, tiny
@@ -31,7 +32,7 @@ from trainables.systems.triastcyn2020 import (
     VariationalHyperparameters,
     Watch,
 )
-from trainables.systems.triastcyn2020_training import Drawn, GradientDistances, rows_looked_at
+from trainables.systems.triastcyn2020_training import Drawn, rows_looked_at
 from trainables.training.losses import loss_function
 from trainables.training.private_sgd import initial_model
 
@@ -138,18 +139,17 @@ def test_distances_are_those_of_the_update(pairs: bool, clip_norm: float | None)
     run = memory_run(plan)
     model = initial_model(run, data, CPU)
     weight, bias = (one.detach().numpy().astype(np.float64) for one in model.parameters())
-    draws = rows_looked_at(run, estimates(run), data.validation, pairs)
-    found = GradientDistances(
-        model, loss_function(data.facts), data.validation, draws, device=CPU, clip_norm=clip_norm, pairs=pairs
-    )
+    rows = next(rows_looked_at(run, estimates(run), data.validation, pairs))
+    records = dpvi.chosen(dpvi.tensors(data.validation, CPU), rows)
+    gradients = PrivateGradients(model, loss_function(data.facts)).record_gradients(*records)
     mask = np.arange(8) % 3 == 0
-    by_hand = gradients_by_hand(data, weight, bias, next(rows_looked_at(run, estimates(run), data.validation, pairs)))
+    by_hand = gradients_by_hand(data, weight, bias, rows)
     if clip_norm is not None:
         by_hand *= np.minimum(1, clip_norm / np.linalg.norm(by_hand, axis=1))[:, None]
     by_hand = by_hand[:, mask]
     expected = np.linalg.norm(by_hand[0::2] - by_hand[1::2] if pairs else by_hand, axis=1)
     assert len(expected) == 20
-    assert found.measure(mask) == pytest.approx(expected, rel=1e-5)
+    assert dpvi.distances_of(gradients, clip_norm, mask, pairs) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_figure_is_that_of_the_accountant_over_the_observed_distances() -> None:

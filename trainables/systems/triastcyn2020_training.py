@@ -53,41 +53,38 @@ def stream(run: Run, name: str) -> np.random.Generator:
     return replace(run.streams, key=f"{run.streams.key}/{name}").numpy(Purpose.SAMPLING, step=run.start_step)
 
 
-class GradientDistances:
-    """Distances of a model's per-record gradients, clipped and masked as the update does it.
+Records = tuple[tuple[Tensor, ...], Tensor]
+"""Inputs and targets."""
+
+
+def tensors(split: Split, device: torch.device) -> Records:
+    """All records of a split."""
+    return tuple(tensor(array, device) for array in split.inputs.values()), tensor(split.targets, device)
+
+
+def chosen(records: Records, rows: NDArray[np.int64]) -> Records:
+    """Those at these positions."""
+    inputs, targets = records
+    places = torch.from_numpy(rows).to(targets.device)
+    return tuple(one.index_select(0, places) for one in inputs), targets.index_select(0, places)
+
+
+def distances_of(
+    gradients: Tensor, clip_norm: float | None, mask: NDArray[np.bool_] | None, pairs: bool = False
+) -> Array:
+    """Distances [records or pairs] by gradients [records, D], clipped and masked as the update does it: on the sum's
+    scale, over the coordinates that the step updates.
 
     clip_norm  None for gradients that are not clipped
     pairs      between two records each, for batches of fixed size; else each record's own norm
     """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Callable[[Any, Any], Tensor],
-        split: Split,
-        draws: Iterator[NDArray[np.int64]],
-        *,
-        device: torch.device,
-        clip_norm: float | None,
-        pairs: bool = False,
-    ) -> None:
-        self._gradients = PrivateGradients(model, loss)
-        self._inputs = tuple(tensor(array, device) for array in split.inputs.values())
-        self._targets = tensor(split.targets, device)
-        self._draws, self._device, self._clip_norm, self._pairs = draws, device, clip_norm, pairs
-
-    def measure(self, mask: NDArray[np.bool_] | None) -> NDArray[np.float64]:
-        """Shape [records or pairs]: on the sum's scale, over the coordinates that the step updates."""
-        rows = torch.from_numpy(next(self._draws)).to(self._device)
-        gradients = self._gradients.record_gradients(
-            tuple(one.index_select(0, rows) for one in self._inputs), self._targets.index_select(0, rows)
-        ).double()
-        if self._clip_norm is not None:
-            gradients *= clip_factors(gradients.square().sum(1), self._clip_norm)[:, None]
-        # The update clips whole gradients and then drops coordinates, so they are dropped after the clip here.
-        found = gradients if mask is None else gradients[:, torch.from_numpy(mask).to(self._device)]
-        array = found.cpu().numpy()
-        return pair_distances(array) if self._pairs else contribution_norms(array)
+    gradients = gradients.double()
+    if clip_norm is not None:
+        gradients *= clip_factors(gradients.square().sum(1), clip_norm)[:, None]
+    # The update clips whole gradients and then drops coordinates, so they are dropped after the clip here.
+    found = gradients if mask is None else gradients[:, torch.from_numpy(mask).to(gradients.device)]
+    array = found.cpu().numpy()
+    return pair_distances(array) if pairs else contribution_norms(array)
 
 
 # One run of any of them: look at distances, ask the watch, step, keep records.
@@ -163,31 +160,26 @@ class MaskedDescent:
         self._mask: NDArray[np.bool_] | None = None
         if run.state is not None:
             self._descent.restore(run.state)
-        pairs = isinstance(fit.mechanism, AverageCase) and fit.mechanism.fixed
+        self._pairs = isinstance(fit.mechanism, AverageCase) and fit.mechanism.fixed
         split = looked_at(fit.params, fit.data)
-        draws, clip_norm = rows_looked_at(run, fit.params, split, pairs), fit.mechanism.clip_norm
-        self._distances = GradientDistances(
-            self.model, loss, split, draws, device=device, clip_norm=clip_norm, pairs=pairs
-        )
+        self._seen, self._rows = tensors(split, device), rows_looked_at(run, fit.params, split, self._pairs)
         self._gradients = PrivateGradients(self.model, loss)
         self._noise, self._batches = noise_source(run, fit.settings, device), batches(run, fit.settings)
-        self._inputs = tuple(tensor(array, device) for array in fit.data.train.inputs.values())
-        self._targets = tensor(fit.data.train.targets, device)
+        self._train = tensors(fit.data.train, device)
 
     def distances(self) -> Array:
         """See `Steps.distances`."""
         if (share := self._fit.params.updated_share) < 1.0:
             size = sum(one.numel() for one in self._descent.parameters.values())
             self._mask = random_mask(size, share, self._masks)
-        return self._distances.measure(self._mask)
+        gradients = self._gradients.record_gradients(*chosen(self._seen, next(self._rows)))
+        return distances_of(gradients, self._mechanism.clip_norm, self._mask, self._pairs)
 
     def take(self, number: int) -> None:
         """See `Steps.take`."""
         mechanism, parameters = self._mechanism, self._descent.parameters
-        rows = torch.from_numpy(mechanism.batch(len(self._targets), self._batches)).to(self._device)
         total = self._gradients.clipped_sum(
-            tuple(one.index_select(0, rows) for one in self._inputs),
-            self._targets.index_select(0, rows),
+            *chosen(self._train, mechanism.batch(len(self._train[1]), self._batches)),
             clip_norm=math.inf if mechanism.clip_norm is None else mechanism.clip_norm,
             microbatch_size=self._fit.settings.microbatch,
         )
