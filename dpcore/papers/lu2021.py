@@ -181,9 +181,9 @@ def weights_bound(
     *,
     classes: int,
     input_norm: float = 1.0,
-    step_size: float | None = None,
+    learning_rate: float | None = None,
 ) -> float:
-    """The bound by name. `step_size` is needed for WU_CONSTANT alone. Raises InvalidValue."""
+    """The bound by name. `learning_rate` is needed for WU_CONSTANT alone. Raises InvalidValue."""
     same = lu_convex(lipschitz, convexity, records)
     match bound:
         case Bound.CHAUDHURI_GENERAL:
@@ -191,12 +191,14 @@ def weights_bound(
             checks.positive_finite(input_norm=input_norm)
             return classes * input_norm * lipschitz / (convexity * records)
         case Bound.WU_CONSTANT:
-            if step_size is None:
-                raise checks.InvalidValue("step_size", None, "a number above 0 for a bound with constant steps")
-            checks.positive_finite(step_size=step_size)
-            if step_size * convexity >= 1:
-                raise checks.InvalidValue("step_size", step_size, f"a number below 1 / convexity = {1 / convexity:g}")
-            return 2 * step_size * lipschitz / -math.expm1(records * math.log1p(-step_size * convexity))
+            if learning_rate is None:
+                raise checks.InvalidValue("learning_rate", None, "a number above 0 for a bound with constant steps")
+            checks.positive_finite(learning_rate=learning_rate)
+            if learning_rate * convexity >= 1:
+                raise checks.InvalidValue(
+                    "learning_rate", learning_rate, f"a number below 1 / convexity = {1 / convexity:g}"
+                )
+            return 2 * learning_rate * lipschitz / -math.expm1(records * math.log1p(-learning_rate * convexity))
         case _:
             return same
 
@@ -250,19 +252,21 @@ def published_noise(
     *,
     bound: Bound = Bound.LU,
     input_norm: float = 1.0,
-    step_size: float | None = None,
+    learning_rate: float | None = None,
 ) -> PublishedNoise:
     """Every sensitivity of a fully connected network, a_u of whose last hidden layer is 1, as for tanh.
 
     layers            sizes of the input and hidden layers, biases not counted
     regulariser       lambda, taken as the strong convexity of 2 lambda ||W||^2, as published
     bound             which row of Table I the chain starts from; two of them have further conditions, see there
-    input_norm, step_size  what CHAUDHURI_GENERAL and WU_CONSTANT ask for
+    input_norm, learning_rate  what CHAUDHURI_GENERAL and WU_CONSTANT ask for
 
     Raises InvalidValue.
     """
     rho = lipschitz_constant(layers, classes)
-    total = weights_bound(bound, rho, regulariser, records, classes=classes, input_norm=input_norm, step_size=step_size)
+    total = weights_bound(
+        bound, rho, regulariser, records, classes=classes, input_norm=input_norm, learning_rate=learning_rate
+    )
     sizes = (*layers, classes)
     weight = total / math.sqrt(sum(a * b for a, b in pairwise(sizes)))
     logit = layers[-1] * weight

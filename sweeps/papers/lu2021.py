@@ -92,7 +92,9 @@ def _table_i() -> papers.ResultTable:
         if bound is Bound.CHAUDHURI_BINARY:
             rows.append([str(bound), "two classes only", "", ""])
             continue
-        found = published_noise((784, HIDDEN), 10, 10_000, REGULARISER, bound=bound, input_norm=28.0, step_size=0.001)
+        found = published_noise(
+            (784, HIDDEN), 10, 10_000, REGULARISER, bound=bound, input_norm=28.0, learning_rate=0.001
+        )
         rows.append([str(bound), f"{found.weights:.4g}", f"{found.logit:.4g}", f"{found.probability:.4g}"])
     return papers.ResultTable(
         "Table I on the MNIST network (none of them bounds this system)", ("bound", "D2W", "Dz", "Dp"), rows

@@ -75,12 +75,12 @@ def test_table_i():
     for bound in (Bound.CHAUDHURI_BINARY, Bound.WU_DECREASING, Bound.LU):
         assert of(bound) == lu_convex(1.5, 0.01, 1000) == pytest.approx(0.3)
     assert of(Bound.CHAUDHURI_GENERAL, input_norm=2.0) == pytest.approx(3.0)
-    constant = of(Bound.WU_CONSTANT, step_size=0.1)
+    constant = of(Bound.WU_CONSTANT, learning_rate=0.1)
     assert constant == pytest.approx(2 * 0.1 * 1.5 / (1 - (1 - 0.001) ** 1000))
     # The smaller the step, the closer to 2 rho / (lambda n), from above.
-    assert 0.3 < of(Bound.WU_CONSTANT, step_size=1e-4) < 0.3002
-    with pytest.raises(InvalidValue, match="step_size"):
-        of(Bound.WU_CONSTANT, step_size=100.0)
+    assert 0.3 < of(Bound.WU_CONSTANT, learning_rate=1e-4) < 0.3002
+    with pytest.raises(InvalidValue, match="learning_rate"):
+        of(Bound.WU_CONSTANT, learning_rate=100.0)
 
 
 def test_metrics():

@@ -32,7 +32,6 @@ from trainables.systems.lu2021 import (
     CONVEXIFIED_LOSS,
     ConvexifiedHeadHyperparameters,
     ConvexifiedLossHyperparameters,
-    attack_of,
     flat_inputs,
     head_of,
     question_order,
@@ -168,7 +167,7 @@ def test_the_attack_rides_in_the_state(digits):
     CONVEXIFIED_LOSS.fit([run], digits, RunSettings())
     assert -1 <= run.final[2]["shadow_leak"] <= 1
     probabilities = softmax(np.random.default_rng(0).normal(size=(8, 10)), axis=1)
-    scores = attack_of(run.final[1]).scores(probabilities, np.arange(8) % 10)
+    scores = AttackModel.from_state(run.final[1]).scores(probabilities, np.arange(8) % 10)
     assert np.all((scores >= 0) & (scores <= 1))
     # Another system's model is judged on the first questions of draw 0, where the attacker's own records are not.
     rng, widths = np.random.default_rng(1), (flat_inputs(digits.facts, digits.train).shape[1], 128, 10)

@@ -157,21 +157,15 @@ def sensitivities(params: ConvexifiedLossHyperparameters, facts: DatasetSpec) ->
     largest = max(
         max(abs(one.low), abs(one.high)) if one.cardinality is None else 1.0 for one in facts.features.values()
     )
-    try:
-        return published_noise(
-            (width, params.hidden),
-            classes_of(facts),
-            facts.n,
-            params.regularisation,
-            bound=params.bound,
-            input_norm=largest * math.sqrt(width),
-            step_size=params.learning_rate,
-        )
-    except InvalidValue as error:
-        if error.name != "step_size":
-            raise
-        remedy = "Lower learning_rate or regularisation, or choose another bound."
-        raise InvalidValue("learning_rate", error.value, error.expected, remedy) from error
+    return published_noise(
+        (width, params.hidden),
+        classes_of(facts),
+        facts.n,
+        params.regularisation,
+        bound=params.bound,
+        input_norm=largest * math.sqrt(width),
+        learning_rate=params.learning_rate,
+    )
 
 
 def held_out(params: ConvexifiedLossHyperparameters, facts: DatasetSpec) -> int:
@@ -262,7 +256,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
     def answer(self, fit: Fit[ConvexifiedLossHyperparameters, OneNeuronAnswers], trained: Trained) -> None:
         """See `TrainedOnce.answer`: probability vectors; only counts are kept, and the attack, never the model."""
         run, attack = fit.run, trained.attack
-        counts = {name: 0 if run.state is None else int(run.state[name]) for name in (_ANSWERED, *_TALLIES)}
+        counts = {name: 0 if run.state is None else int(run.state[name]) for name in _COUNTS}
         asked = np.array(next_answers(run, fit.mechanism.steps, counts[_ANSWERED]))
         # Training records behind the others.
         asked = asked[np.argsort(trained.inside[asked], kind="stable")]
@@ -272,18 +266,45 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         run.released(asked=trained.rows[asked][~inside], labels=answers, log_probabilities=released)
         counts[_ANSWERED] = run.member.to_step
         counts[_CORRECT] += int((answers == labels[~inside]).sum())
-        state: dict[str, NDArray[Any]] = {}
+        state: dict[str, NDArray[np.generic]] = {}
         if attack is not None:
             called = attack.called(softmax(released, axis=1), labels)
             counts[_CALLED] += int(called[inside].sum())
             counts[_MISCALLED] += int(called[~inside].sum())
-            state = {f"{ATTACK}{name}": value for name, value in attack.state().items()}
+            state = attack.state()
         state |= {name: np.asarray(value) for name, value in counts.items()}
         run.checkpoint(run.member.to_step, state, _metrics(fit, trained, counts))
 
     def neighbours(self, plan: PrivacyPlan, facts: DatasetSpec) -> Neighbours:
-        """Data sets that the answers tell apart (see `trainables.hooks.Auditable`)."""
-        return published_neighbours(*self.read(plan), facts)
+        """See `trainables.hooks.Auditable`: the last record of a synthetic data set, in or out (add-remove)."""
+        params, mechanism = self.read(plan)
+        with_it = made_up(facts, facts.n, facts.n_validation) if classes_of(facts) > 2 else odd_one(facts)
+        without_it = replace(with_it, train=with_it.train.each(lambda array: array[:-1]))
+        classes = classes_of(facts)
+
+        @lru_cache(maxsize=1)
+        def logits() -> tuple[Array, Array]:
+            return asked_logits(params, with_it), asked_logits(params, without_it)
+
+        def score(released: State) -> float:
+            inside, outside = logits()
+            answers = np.asarray(released["log_probabilities"], dtype=np.float64)[: len(inside)]
+            if classes > 2:
+                return float(np.sum(np.log(_misfit(answers, outside)) - np.log(_misfit(answers, inside))))
+            differences = (one[:, 1] - one[:, 0] for one in (answers, inside, outside))
+            return _log_likelihood_ratio(mechanism, *differences)
+
+        looks = (
+            "whose differences of logits occur in an answer: one logit alone has noise"
+            if classes > 2
+            else "the likelihood of the noised difference of two logits under both models"
+        )
+        return Neighbours(
+            with_it=with_it,
+            without_it=without_it,
+            score=score,
+            doc=f"one record of made-up data leaves; the attacker trains both models and looks at {looks}",
+        )
 
     def without_its_attack(self, plan: PrivacyPlan) -> PrivacyPlan:
         """See `trainables.hooks.Answering`: no shadows."""
@@ -296,10 +317,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
 SHADOWS_TOGETHER = 20
 """Shadow models side by side in memory."""
 
-ATTACK = "attack."
-"""Prefix of the attack's network in a run's state; it is made of validation records alone."""
-
-_ANSWERED, _CORRECT, _CALLED, _MISCALLED = "answered", "correct", "members_called", "others_called"
+_COUNTS = _ANSWERED, _CORRECT, _CALLED, _MISCALLED = "answered", "correct", "members_called", "others_called"
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,21 +412,7 @@ def _attacked(
     return train_attack(examples, seed=_seed(draw, 4), epochs=params.attack_epochs)
 
 
-_TALLIES = (_CORRECT, _CALLED, _MISCALLED)
-
-
-def attack_of(state: State) -> AttackModel:
-    """The attack's network of a run with shadows. Raises KeyError without one."""
-    from trainables.systems.lu2021_network import AttackModel
-
-    return AttackModel.from_state(
-        {name.removeprefix(ATTACK): value for name, value in state.items() if name.startswith(ATTACK)}
-    )
-
-
-def _metrics(
-    fit: Fit[ConvexifiedLossHyperparameters, Any], trained: Trained, counts: dict[str, int]
-) -> dict[str, float]:
+def _metrics(fit: Fit[Any, Any], trained: Trained, counts: dict[str, int]) -> dict[str, float]:
     asked, attack = slice(counts[_ANSWERED]), trained.attack
     inside, labels, logits = trained.inside[asked], trained.labels[asked], trained.logits[asked]
     members, others = int(inside.sum()), int((~inside).sum())
@@ -442,9 +446,9 @@ def under_attack(data: Dataset, attacker: State, records: int) -> Callable[[Stat
     in the order in which draw 0 of the attacker asks: its own records, the last ones, are no non-members. `attacker` is
     the state of a run with shadows.
     """
-    from trainables.systems.lu2021_network import logits_of
+    from trainables.systems.lu2021_network import AttackModel, logits_of
 
-    attack = attack_of(attacker)
+    attack = AttackModel.from_state(attacker)
     members, others = (flat_inputs(data.facts, split) for split in (data.train, data.validation))
     member_labels, other_labels = labels_of(data.train), labels_of(data.validation)
     asked = question_order(0, len(others))[: min(records, len(others) // 3)]
@@ -471,42 +475,6 @@ def under_attack(data: Dataset, attacker: State, records: int) -> Callable[[Stat
 
 ROUND_OFF = 1e-9
 """Differences of logits that agree to this many units are the same number."""
-
-
-def published_neighbours(
-    params: ConvexifiedLossHyperparameters, mechanism: OneNeuronAnswers, facts: DatasetSpec
-) -> Neighbours:
-    """The last record of a synthetic data set, in or out (add-remove)."""
-    with_it = made_up(facts, facts.n, facts.n_validation) if classes_of(facts) > 2 else odd_one(facts)
-    fewer = Split(
-        inputs={name: array[:-1] for name, array in with_it.train.inputs.items()}, targets=with_it.train.targets[:-1]
-    )
-    without_it = replace(with_it, train=fewer)
-    classes = classes_of(facts)
-
-    @lru_cache(maxsize=1)
-    def logits() -> tuple[Array, Array]:
-        return asked_logits(params, with_it), asked_logits(params, without_it)
-
-    def score(released: State) -> float:
-        inside, outside = logits()
-        answers = np.asarray(released["log_probabilities"], dtype=np.float64)[: len(inside)]
-        if classes > 2:
-            return float(np.sum(np.log(_misfit(answers, outside)) - np.log(_misfit(answers, inside))))
-        differences = (one[:, 1] - one[:, 0] for one in (answers, inside, outside))
-        return _log_likelihood_ratio(mechanism, *differences)
-
-    looks = (
-        "whose differences of logits occur in an answer: one logit alone has noise"
-        if classes > 2
-        else "the likelihood of the noised difference of two logits under both models"
-    )
-    return Neighbours(
-        with_it=with_it,
-        without_it=without_it,
-        score=score,
-        doc=f"one record of made-up data leaves; the attacker trains both models and looks at {looks}",
-    )
 
 
 def alike(facts: DatasetSpec) -> Dataset:

@@ -11,7 +11,6 @@ K models, N records, M inputs, H hidden neurons, C classes, B batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -118,6 +117,8 @@ def _initial(count: int, inputs: int, hidden: int, classes: int, generator: torc
 
 # What learns from shadow models what a member's prediction looks like.
 
+ATTACK = "attack."
+"""Before the names of its arrays in a state."""
 MEMBER = 0.5
 """Called a member from this probability on: shadows have as many members as non-members."""
 
@@ -151,13 +152,14 @@ class AttackModel:
         return self.scores(probabilities, labels) >= MEMBER
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Arrays by name, for a checkpoint."""
-        return {name: np.asarray(value) for name, value in asdict(self).items()}
+        """Arrays by name, for a checkpoint; it is made of validation records alone."""
+        return {f"{ATTACK}{name}": np.asarray(value) for name, value in asdict(self).items()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, NDArray[np.generic]]) -> AttackModel:
-        """The inverse of `state`."""
-        return cls(**{**state, "top": int(state["top"])})  # type: ignore[arg-type]
+    def from_state(cls, state: State) -> AttackModel:
+        """That of a run with shadows, by its state. Raises KeyError without one."""
+        own = {name.removeprefix(ATTACK): value for name, value in state.items() if name.startswith(ATTACK)}
+        return cls(**own | {"top": int(state[f"{ATTACK}top"])})  # type: ignore[arg-type]
 
 
 _UNITS, _DECAY, _RATE, _BATCH = 64, 1e-6, 0.01, 100
