@@ -182,7 +182,7 @@ def test_no_query_is_answered_twice_and_none_beyond_the_claim(system):
 
     def answered(**span):
         run = memory_run(plan, **span)
-        run.released = lambda shown: asked.extend(shown["asked"].tolist())
+        run.released = lambda **shown: asked.extend(shown["asked"].tolist())
         system.fit([run], data, RunSettings())
         assert set(run.final[1]) == {"answered", "correct"}
         return run.final[1]
