@@ -77,7 +77,7 @@ def training(setting: Mapping[str, Any]) -> list[float]:
     assert isinstance(found, PrivacyPlan)
     assert data is not None
     run = memory_run(found, seed=5, key="golden-0", secret=b"the secret of the golden numbers")
-    run.released = lambda shown: None  # type: ignore[attr-defined]
+    run.released = lambda **shown: None  # type: ignore[attr-defined]
     with threadpool_limits(limits=1):
         SYSTEMS[found.system].fit([run], data, RunSettings(threads=1))
     numbers = np.concatenate(
