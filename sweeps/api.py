@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sweeps.planning.preview import Preview
     from sweeps.progress import SweepProgress
     from sweeps.sweep import ParetoFront
-    from trainables.export.files import Files
+    from trainables.export.model import Files
 
 
 # Where a call of the Python face looks for a sweep: the same places as the command line's, under the same names.
@@ -465,8 +465,7 @@ def predict(
     a folder that holds no such model, a file that is not there, a column or number that is missing, an undeclared
     category.
     """
-    from trainables.export.files import files_of, predicted, together
-    from trainables.export.model import ReleasedModel
+    from trainables.export.model import ReleasedModel, files_of, predicted, together
 
     loaded, paths = ReleasedModel.load(model), files_of(files, format)
     loaded.check_threshold(threshold)

@@ -261,8 +261,7 @@ def exported(
 
     The arguments are those of `Released` and `Released.module`, which raise what this does.
     """
-    from trainables.export.apart import apart
-    from trainables.export.model import ReleasedModel
+    from trainables.export.model import ReleasedModel, apart
     from trainables.models.pretrained import merged
 
     found = Released(workspace, sweep, trial, as_refuted=as_refuted)
@@ -465,7 +464,7 @@ def read(
     if not len(records):
         raise InvalidValue("data.test", declared.held.path or declared.held.id, "at least one record, found none")
     split = records if features is None else features.split(records, source.facts(own), workspace.features)
-    from trainables.validation.evaluate import noised_score, score
+    from trainables.validation.evaluate import judge, noised_judge
 
     with closing(workspace.open_store()) as store:
         _check_unchanged(store, record, source.load(own, workspace.features).fingerprint)
@@ -475,9 +474,9 @@ def read(
         charge_reading(store, record, f"{model.record.key} {secrets.token_hex(8)}", declared)
         number = store.ask(record.name, HeldOutRead(trial=model.record.key, records=word), this_person())
         if declared.histogram is None:
-            found = score(module, split, model.facts)
+            found = judge(module, split, model.facts)
         else:
-            found = noised_score(module, split, model.facts, declared.held.n, declared.histogram, declared.bins)
+            found = noised_judge(module, split, model.facts, declared.held.n, declared.histogram, declared.bins)
         store.ask(record.name, HeldOutScore(read=number, metrics=found), this_person())
     return next(one for one in readings(seen, record.name) if one.request.id == number)
 

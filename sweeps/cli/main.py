@@ -536,7 +536,7 @@ def predict(
     keep: Annotated[list[str] | None, typer.Option(help="A column of the files to carry along, such as an id.")] = None,
 ) -> None:
     """What an exported model says of the rows of files, in their order; of several files with a column `file`."""
-    from trainables.export.files import check_output, written
+    from trainables.export.model import check_output, written
 
     check_output(output)
     said = api.predict(model, files, format=format, threshold=threshold, keep=keep or ())

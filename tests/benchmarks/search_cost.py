@@ -38,7 +38,7 @@ from trainables.data import SOURCES
 from trainables.data.source import parted
 from trainables.registry import SYSTEMS
 from trainables.system import Config, Dataset, PrivacyPlan, Refusal, RunSettings, Split
-from trainables.validation.evaluate import score
+from trainables.validation.evaluate import judge
 
 EPSILONS = (0.5, 1.0, 3.0, 8.0)
 DELTA = 1e-5
@@ -140,7 +140,7 @@ def trial(spec: SweepSpec, number: int, data: Dataset, test: Split) -> dict[str,
         "number": number,
         "config": plan.config,
         "validation": metrics["accuracy"],
-        "test": score(model, test, data.facts)["accuracy"],
+        "test": judge(model, test, data.facts)["accuracy"],
         "seconds": round(time.process_time() - start, 2),
     }
 

@@ -25,8 +25,7 @@ from tests.sweeps.test_export_systems import table
 from tests.trainables.source_cases import mnist_write
 from trainables.data import SOURCES
 from trainables.data.table_declaration import Column
-from trainables.export.files import files_of
-from trainables.export.model import ReleasedModel
+from trainables.export.model import ReleasedModel, files_of
 from trainables.export.preprocessing import Preprocessing
 from trainables.features.programs import NotExportable, program
 from trainables.models.registry import MODELS, build

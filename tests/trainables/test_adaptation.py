@@ -22,8 +22,7 @@ from dpcore.gradients import PrivateGradients
 from tests.trainables.recording import facts_of, memory_run
 from trainables import models
 from trainables.adaptation import Adaptation
-from trainables.export.apart import apart
-from trainables.export.model import ReleasedModel
+from trainables.export.model import ReleasedModel, apart
 from trainables.export.preprocessing import Preprocessing
 from trainables.models.pretrained import FolderModel, head_of, import_torchvision, merged
 from trainables.registry import SYSTEMS

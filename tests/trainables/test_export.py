@@ -17,14 +17,12 @@ from tests.sweeps.test_export import NETWORK, spec, trained
 from tests.trainables.recording import facts_of
 from trainables.data import SOURCES
 from trainables.data.table_declaration import Column
-from trainables.export import files
-from trainables.export.apart import apart
-from trainables.export.model import ReleasedModel
+from trainables.export.model import ReleasedModel, apart, predicted
 from trainables.export.preprocessing import Preprocessing
 from trainables.features import programs
 from trainables.features.programs import NotExportable, program
 from trainables.system import InputSpec, Split, Task
-from trainables.validation.evaluate import score
+from trainables.validation.evaluate import judge
 
 FILM = Preprocessing(
     task=Task.CLASSIFICATION,
@@ -71,9 +69,9 @@ def test_codes_and_texts_are_what_they_were_to_the_trial_whatever_the_file(model
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame.assign(film=frame["film"].astype(float)).to_parquet(tmp_path / "a.parquet")
     for name in ("a.csv", "a.parquet"):
-        pd.testing.assert_frame_equal(files.predicted(model, tmp_path / name), said.table())
+        pd.testing.assert_frame_equal(predicted(model, tmp_path / name), said.table())
     frame[:0].to_csv(tmp_path / "none.csv", index=False)
-    assert len(files.predicted(model, tmp_path / "none.csv")) == 0
+    assert len(predicted(model, tmp_path / "none.csv")) == 0
 
 
 @pytest.mark.parametrize(
@@ -90,7 +88,7 @@ def test_codes_and_texts_are_what_they_were_to_the_trial_whatever_the_file(model
 def test_what_was_not_declared_is_refused_with_its_file(model, frame, tmp_path, change, said):
     frame.assign(**change).to_parquet(tmp_path / "wrong.parquet")
     with pytest.raises(InvalidValue, match=f"wrong.parquet.*{said}"):
-        files.predicted(model, tmp_path / "wrong.parquet")
+        predicted(model, tmp_path / "wrong.parquet")
 
 
 def test_inputs_by_name_are_looked_at_as_well(model, frame):
@@ -189,13 +187,13 @@ def test_a_threshold_finds_the_rare_class_and_an_id_is_carried_along(tmp_path):
     assert list(model.predict(frame).values) == ["no"] * 3
     assert list(model.predict(frame, threshold=0.2).values) == ["no", "yes", "yes"]
     frame.to_csv(tmp_path / "a.csv", index=False)
-    table = files.predicted(model, tmp_path / "a.csv", threshold=0.2, keep=["who", "age"])
+    table = predicted(model, tmp_path / "a.csv", threshold=0.2, keep=["who", "age"])
     assert list(table)[:3] == ["who", "age", "prediction"]
     assert list(table["who"]) == ["007", "8", "9"]
     with pytest.raises(InvalidValue, match="threshold"):
         model.predict(frame, threshold=2.0)
     with pytest.raises(InvalidValue, match="nobody"):
-        files.predicted(model, tmp_path / "a.csv", keep=["nobody"])
+        predicted(model, tmp_path / "a.csv", keep=["nobody"])
 
 
 # What leaves says of a record what it says of it alone: models that mix their batch are mapped, or do not leave.
@@ -318,7 +316,7 @@ def scored(targets: list[float]):
     model = nn.Linear(1, 1)
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
-    return score(model, Split({"x": np.zeros((len(targets), 1), np.float32)}, np.array(targets, np.float32)), FACTS)
+    return judge(model, Split({"x": np.zeros((len(targets), 1), np.float32)}, np.array(targets, np.float32)), FACTS)
 
 
 def test_the_error_of_a_mean_is_that_of_its_records():

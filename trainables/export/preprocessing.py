@@ -112,7 +112,6 @@ class Preprocessing:
         else:
             found = {name: _values(where, name, feature, rows) for name, feature in self.given.items()}
             found = with_masks(self.features, found)
-        found = _without_gaps(where, found)
         # What training would have refused, a model is not asked about.
         found = {name: as_input(where, name, feature, found[name]) for name, feature in self.features.items()}
         found = {name: self._bounded(where, name, found[name]) for name in found}
@@ -156,15 +155,3 @@ def _values(where: str, name: str, feature: InputSpec, rows: Mapping[str, Any] |
         # Files keep a record's numbers as one list.
         values = values.reshape(-1, *feature.shape)
     return values
-
-
-def _without_gaps(where: str, inputs: dict[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-    """Raises InvalidValue for a number that is missing: the model would say something all the same."""
-    for values in inputs.values():
-        gaps = np.isnan(values).any(axis=tuple(range(1, values.ndim))) if values.dtype.kind == "f" else np.zeros(0)
-        if gaps.any():
-            row = int(np.flatnonzero(gaps)[0])
-            raise InvalidValue(
-                where, f"{int(gaps.sum())} with a missing number", f"a number in every column, row {row} has none"
-            )
-    return inputs

@@ -21,6 +21,7 @@ from trainables.training.noise import noise_source, unseeded_noise
 from trainables.validation.histogram_bins import Judgements, cells_for
 
 Floats = NDArray[np.float64]
+CPU = torch.device("cpu")
 
 
 def judgements(model: nn.Module, split: Split, facts: DatasetSpec, device: torch.device, batch: int = 0) -> Judgements:
@@ -91,21 +92,31 @@ def report(
         return judge(model, data.validation, data.facts, device)
     if step not in reports.at:
         raise UncountedReport(f"{run.member.key}: the plan counted reports after {reports.at} steps, not after {step}")
-    # One at a time: what a record adds must not depend on its companions.
-    judged = judgements(model, data.validation, data.facts, device, batch=1)
     noise = noise_source(run, execution, report_at=step)
-    return noised(judged, data.facts, data.facts.n_validation, reports.histogram, reports.bins, noise)
+    return noised_judge(
+        model, data.validation, data.facts, data.facts.n_validation, reports.histogram, reports.bins, noise, device
+    )
 
 
-def noised(
-    judged: Judgements, facts: DatasetSpec, units: int, histogram: NoisyHistogram, bins: Bins, noise: NoiseSource
+def noised_judge(
+    model: nn.Module,
+    split: Split,
+    facts: DatasetSpec,
+    units: int,
+    histogram: NoisyHistogram,
+    bins: Bins,
+    noise: NoiseSource | None = None,
+    device: torch.device = CPU,
 ) -> Mapping[str, float]:
-    """What one release of `histogram` says of judged records, each judged by itself; with the error of each number.
+    """What one release of `histogram` says of the records of `split`, each judged by itself; with each number's error.
 
     units  declared number of these records, or of their units
+    noise  None: one that nobody can seed
     """
+    # One at a time: what a record adds must not depend on its companions.
+    judged = judgements(model, split, facts, device, batch=1)
     cells = cells_for(facts, bins)
-    counts = histogram.release(cells.of(judged), noise)
+    counts = histogram.release(cells.of(judged), unseeded_noise() if noise is None else noise)
     between = (units / MISCOUNTED, units * histogram.unit_records * MISCOUNTED)
     return _told(cells.estimates(counts, histogram.deviation, between, histogram.unit_records))
 
@@ -117,7 +128,7 @@ def _told(found: Mapping[str, Estimate]) -> dict[str, float]:
     return values | {name: error for name, error in errors.items() if 0 < error < math.inf}
 
 
-def judge(model: nn.Module, split: Split, facts: DatasetSpec, device: torch.device) -> Mapping[str, float]:
+def judge(model: nn.Module, split: Split, facts: DatasetSpec, device: torch.device = CPU) -> Mapping[str, float]:
     """Metrics on `split` as it is: the loss; of classes accuracy and auc, of ratings accuracy and rmse, of tokens
     perplexity and token_accuracy (but with a loss of one's own), else rmse.
 
@@ -126,12 +137,7 @@ def judge(model: nn.Module, split: Split, facts: DatasetSpec, device: torch.devi
     """
     if not len(split):
         return {}
-    return metrics_of(judgements(model, split, facts, device), facts)
-
-
-def metrics_of(judged: Judgements, facts: DatasetSpec) -> Mapping[str, float]:
-    """The metrics of `judge`, of one record or more that were judged, with their errors."""
-    alike = facts.unit_records
+    judged, alike = judgements(model, split, facts, device), facts.unit_records
     found = {"loss": mean_of(judged.losses, alike)}
     if facts.task is Task.TOKENS:
         if not facts.own_loss:
@@ -183,25 +189,3 @@ def area_under_curve(
             areas.append(float(won) / (inside * outside))
             errors.append(area_error(areas[-1], inside, outside, alike))
     return Estimate(float(np.mean(areas)), float(np.mean(errors))) if areas else None
-
-
-# How good a released model is on test records: as they are, or by one noised histogram.
-
-_CPU = torch.device("cpu")
-
-
-def score(model: nn.Module, split: Split, facts: DatasetSpec) -> Mapping[str, float]:
-    """The metrics of validation with their errors, of public test records as they are."""
-    return judge(model, split, facts, _CPU)
-
-
-def noised_score(
-    model: nn.Module, split: Split, facts: DatasetSpec, units: int, histogram: NoisyHistogram, bins: Bins
-) -> Mapping[str, float]:
-    """The same of private ones, by one release of `histogram`, whose noise nobody can seed.
-
-    units  declared number of test records, or of their units
-    """
-    # One at a time: what a record adds must not depend on its companions.
-    judged = judgements(model, split, facts, _CPU, batch=1)
-    return noised(judged, facts, units, histogram, bins, unseeded_noise())
