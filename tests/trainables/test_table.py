@@ -360,8 +360,9 @@ def test_what_check_passes_run_takes_or_says_in_a_sentence(
     if first:
         (folder / "1.csv").write_bytes(b"")
     columns = {"age": {"low": 0, "high": 1}}
-    schema = TABLE.read(declared(folder, format="csv", columns=columns, n=len(cells) or 1))
-    checked = told(lambda: table_file.inspect(str(folder), "csv", schema))
+    options = declared(folder, format="csv", columns=columns, n=len(cells) or 1)
+    schema = TABLE.read(options)
+    checked = told(lambda: TABLE.inspect(options))
     ran = told(lambda: list(table_file.blocks(str(folder), "csv", schema.names, schema.texts, schema.numbers)))
     if checked or not {"x", "é", "True", ""} & set(cells):
         # But for values, of which check reads none.

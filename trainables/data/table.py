@@ -65,20 +65,16 @@ class Table(FeaturedSource[Schema]):
             plugins.function(LOSS, declared.loss, "It is a function of outputs and targets.")
         held = None if declared.test is None else declared.test.path
         for path in (declared.path, *filter(None, (declared.validation.path, held))):
-            table_file.inspect(path, declared.form, declared)
+            if (empty := table_file.empty(path, declared.form, declared.names)) is not None:
+                _split(path, empty, declared, 0)
+                if declared.id is not None:
+                    _ids(path, empty, declared.id, declared.unit is not None)
 
     def load_records(self, declared: Schema, kept_in: Path | None = None) -> Dataset:
         """The records. Raises InvalidValue (file, columns, missing values, categories, labels, count)."""
         files = [_File(declared.path, declared, declared.n)]
         if declared.validation.path is not None:
             files.append(_File(declared.validation.path, declared, declared.validation.n))
-
-        def write(folder: Path) -> None:
-            data = _dataset(declared, files, folder)
-            if data.units is not None:
-                np.save(folder / "offsets.npy", data.units.offsets)
-                np.save(folder / "keys.npy", data.units.keys)
-            (folder / "fingerprint").write_text(data.fingerprint)
 
         def read(folder: Path) -> Dataset:
             facts = declared.facts()
@@ -88,9 +84,7 @@ class Table(FeaturedSource[Schema]):
                 units = Units(mapped(folder / "offsets.npy"), mapped(folder / "keys.npy"))
             return Dataset(facts, train, validation, (folder / "fingerprint").read_text(), units)
 
-        if all(file.whole is not None for file in files):
-            return _dataset(declared, files, None)
-        return _once(declared, files, "train", kept_in, write, read)
+        return _once(declared, files, "train", kept_in, _dataset, read)
 
     def record_part(self, declared: Schema) -> PartSplit | None:
         """See `FeaturedSource.part`."""
@@ -105,13 +99,7 @@ class Table(FeaturedSource[Schema]):
         files = [_File(declared.path, declared, declared.n)]
         if test.path is not None:
             files.append(_File(test.path, declared, test.n))
-
-        def write(folder: Path) -> None:
-            _test(declared, files, folder)
-
-        if all(file.whole is not None for file in files):
-            return _test(declared, files, None)
-        return _once(declared, files, "test", kept_in, write, lambda at: _stored(at, "test", declared.facts()))
+        return _once(declared, files, "test", kept_in, _test, lambda at: _stored(at, "test", declared.facts()))
 
 
 class _File:
@@ -174,7 +162,7 @@ class _Part:
         rows: NDArray[np.bool_] | None = None,
         by_unit: bool = True,
     ) -> None:
-        self.rows = np.ones(file.rows, dtype=bool) if rows is None else rows
+        self.file, self.rows = file, np.ones(file.rows, dtype=bool) if rows is None else rows
         self._name, self._facts, self._folder = name, declared.facts(), folder
         self._unit, self._n = declared.unit if by_unit else None, int(self.rows.sum())
         self._ids = file.ids[self.rows] if self._unit is not None else file.ids[:0]
@@ -245,13 +233,20 @@ def _once(
     files: Sequence[_File],
     part: str,
     kept_in: Path | None,
-    write: Callable[[Path], None],
+    made: Callable[[Schema, Sequence[_File], Path | None], Made],
     read: Callable[[Path], Made],
 ) -> Made:
-    """What `write` encodes of files that are several blocks, once as long as files, options and this code are the same.
+    """What is `made` of the files: of several blocks in a folder, once as long as files, options and this code are the
+    same.
 
     kept_in  None: nothing is kept
     """
+    if all(file.whole is not None for file in files):
+        return made(declared, files, None)
+
+    def write(folder: Path) -> None:
+        made(declared, files, folder)
+
     code = [one.read_bytes() for one in sorted(Path(__file__).parent.glob("*.py"))]
     contents = [table_file.digest(file.where, declared.form) for file in files]
     key = hashlib.sha256(repr((part, declared.asked, declared.columns, contents, code)).encode()).hexdigest()
@@ -262,13 +257,15 @@ def _once(
         return kept(Path(folder), key, write, read)
 
 
-def _encode(file: _File, declared: Schema, parts: Sequence[_Part]) -> None:
-    first = 0
+def _encode(declared: Schema, *parts: _Part) -> list[tuple[Split, Units | None]]:
+    """The records of each part, all of them of one file."""
+    file, first = parts[0].file, 0
     for table in file.blocks():
         split = _split(file.where, table, declared, first)
         for part in parts:
             part.add(records.taken(split, part.rows[first : first + len(table)]))
         first += len(table)
+    return [part.finished() for part in parts]
 
 
 def _dataset(declared: Schema, files: Sequence[_File], folder: Path | None) -> Dataset:
@@ -282,17 +279,17 @@ def _dataset(declared: Schema, files: Sequence[_File], folder: Path | None) -> D
     if validation.share:
         held[trained] = validation.taken(file.ids[trained])
     train = _Part("train", declared, file, folder, trained & ~held)
-    if others:
-        judged = _Part("validation", declared, others[0], folder)
-        _encode(file, declared, [train])
-        _encode(others[0], declared, [judged])
-    else:
-        judged = _Part("validation", declared, file, folder, held)
-        _encode(file, declared, [train, judged])
-    (learned, units), (other_split, _) = train.finished(), judged.finished()
+    judged = _Part("validation", declared, *((others[0], folder) if others else (file, folder, held)))
+    found = [*_encode(declared, train), *_encode(declared, judged)] if others else _encode(declared, train, judged)
+    (learned, units), (other_split, _) = found
     data = records.of_checked(declared.facts(), learned, other_split, units=units)
     if others:
         records.check_no_copy(data.train, data.validation, "data.validation")
+    if folder is not None:
+        (folder / "fingerprint").write_text(data.fingerprint)
+        if units is not None:
+            np.save(folder / "offsets.npy", units.offsets)
+            np.save(folder / "keys.npy", units.keys)
     return data
 
 
@@ -310,13 +307,11 @@ def _test(declared: Schema, files: Sequence[_File], folder: Path | None) -> Spli
     file, test_file = files[0], files[-1]
     if test_file is not file:
         _check_apart(declared, files)
-    found = _Part("test", declared, test_file, folder, _tested(declared, file)[0] if test_file is file else None)
-    _encode(test_file, declared, [found])
-    split, _ = found.finished()
+    rows = _tested(declared, file)[0] if test_file is file else None
+    [(split, _)] = _encode(declared, _Part("test", declared, test_file, folder, rows))
     if test_file is not file:
-        trained = _Part("train", declared, file, folder, by_unit=False)
-        _encode(file, declared, [trained])
-        records.check_no_copy(trained.finished()[0], split, "data.test")
+        [(trained, _)] = _encode(declared, _Part("train", declared, file, folder, by_unit=False))
+        records.check_no_copy(trained, split, "data.test")
         for place in () if folder is None else folder.glob("train.*"):
             place.unlink()
     return split
@@ -346,7 +341,11 @@ def _ids(where: object, table: pa.Table, column: str, by_unit: bool) -> NDArray[
 
     Raises InvalidValue for missing ones and others, and, of units, for texts that mean another than they say.
     """
-    here, ids = "data.unit.column" if by_unit else f"data.columns.{column}", table.column(column).to_pylist()
+    here, found = (
+        "data.unit.column" if by_unit else f"data.columns.{column}",
+        column_of(column, table.schema.field(column).type),
+    )
+    ids = table.column(column).to_pylist()
     if missing := sum(one is None or one == "" for one in ids):
         expected = f"an id in every record of {where}, found {missing} missing"
         remedy = "Find out whose these records are, or drop them, before the sweep."
@@ -360,13 +359,12 @@ def _ids(where: object, table: pa.Table, column: str, by_unit: bool) -> NDArray[
             "A word for a missing id makes one unit of many people, and two spellings two ids of one: correct them."
         )
         raise QuotesRecords(here, column, expected, remedy)
-    kinds = {type(one).__name__ for one in ids}
-    if wrong := kinds - {"int", "str"}:
+    if found.kind is not ColumnKind.WORD and "int" not in found.type:
         # 7 would be 7.0 as soon as one record has 7.5 there, and all records would be parted anew.
-        expected = f"whole numbers or texts in {where}, found {', '.join(sorted(wrong))}"
+        expected = f"whole numbers or texts in {where}, it holds {found.type}"
         remedy = "Write it as texts, or take a column of its own: with a point in one id all records would move."
         raise InvalidValue(here, column, expected, remedy)
-    return np.array(ids, dtype=None if kinds == {"int"} else object)
+    return np.array(ids, dtype=object if found.kind is ColumnKind.WORD else None)
 
 
 def encoded(
@@ -392,11 +390,12 @@ def _split(where: object, table: pa.Table, declared: Schema, first: int) -> Spli
     if declared.tokens is not None:
         split = _of_tokens(where, table, declared, declared.tokens, inputs)
     elif declared.task is Task.REGRESSION:
-        split = Split(inputs, _numbers(where, table, declared.label))
+        split = Split(inputs, _numbers(where, table, declared.label, option="data.label"))
     else:
         split = Split(inputs, _positions(where, table, declared.label, declared.classes, "classes"))
     if weights is not None and weights.column:
-        split = replace(split, weights=_numbers(where, table, weights.column).astype(np.float32))
+        column = _numbers(where, table, weights.column, option="data.weight.column")
+        split = replace(split, weights=column.astype(np.float32))
     if groups is not None:
         codes = _positions(where, table, groups.column, groups.categories, "groups", as_texts=True)
         split = replace(split, groups=codes)
@@ -410,7 +409,7 @@ def _of_tokens(
     tokens = inputs[column.name]
     counted = np.ones(tokens.shape, dtype=bool) if column.padding is None else tokens != column.padding
     if declared.prompt is not None:
-        counted &= np.arange(tokens.shape[1]) >= _numbers(where, table, declared.prompt)[:, None]
+        counted &= np.arange(tokens.shape[1]) >= _numbers(where, table, declared.prompt, option="data.prompt")[:, None]
     if declared.loss == MASKED:
         counted = masked_places(tokens, counted)
         inputs = inputs | {column.name: np.where(counted, column.mask or 0, tokens)}
@@ -435,7 +434,7 @@ def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32
         return np.eye(len(column.categories), dtype=np.float32)[codes]
     if column.missing is None:
         return _scaled(column, _numbers(where, table, column.name))[:, None]
-    numbers = _as_numbers(where, column.name, table.column(column.name).to_numpy())
+    numbers = _numbers(where, table, column.name, may_lack=True)
     gone = np.isnan(numbers)
     filled = np.where(gone, column.missing, numbers)
     return np.stack([_scaled(column, filled), gone.astype(np.float32)], axis=1)
@@ -444,14 +443,12 @@ def _dense(where: object, table: pa.Table, column: Column) -> NDArray[np.float32
 def _own(where: object, table: pa.Table, column: Column, first: int) -> NDArray[np.generic]:
     """[n, *shape]"""
     if column.image:
-        return pixels(f"data.columns.{column.name}", _values(where, table, column.name), column.shape)
+        images = _column(where, table, column.name, "encoded images: bytes, or {bytes, path}").to_numpy()
+        return pixels(f"data.columns.{column.name}", images, column.shape)
     if column.tokenizer:
-        texts = _values(where, table, column.name).tolist()
-        if wrong := {type(one).__name__ for one in texts} - {"str"}:
-            expected = f"a column of texts, found {', '.join(sorted(wrong))}"
-            raise InvalidValue(f"data.columns.{column.name}", where, expected)
+        texts = _column(where, table, column.name, "texts").to_pylist()
         return token_codes(column.tokenizer, texts, column.shape[0], column.padding or 0)
-    numbers = _numbers(where, table, column.name, column.shape, column.padding, first)
+    numbers = _lists(where, table, column, first) if column.shape else _numbers(where, table, column.name)
     return numbers if column.codes is not None else _scaled(column, numbers)
 
 
@@ -460,40 +457,32 @@ def _scaled(column: Column, numbers: NDArray[np.float64]) -> NDArray[np.float32]
     return ((np.clip(numbers, column.low, column.high) - column.low) / (column.high - column.low)).astype(np.float32)
 
 
-def _numbers(
-    where: object, table: pa.Table, name: str, shape: tuple[int, ...] = (), padding: int | None = None, first: int = 0
-) -> NDArray[np.float64]:
+def _lists(where: object, table: pa.Table, declared: Column, first: int) -> NDArray[np.float64]:
     """[n, *shape]"""
-    if not shape:
-        return _as_numbers(where, name, _values(where, table, name))
     import pyarrow.compute as pc
 
-    column, here, size = _column(where, table, name), f"data.columns.{name}", math.prod(shape)
+    column, shape, padding = _column(where, table, declared.name, "lists of numbers"), declared.shape, declared.padding
     if not len(column):
         # Whose type may be none at all.
         return np.zeros((0, *shape))
-    lengths = np.full(len(column), size + 1)
-    if column_of("", column.type).kind is ColumnKind.NUMBERS:
-        lengths = pc.list_value_length(column).to_numpy()
+    size, lengths = math.prod(shape), pc.list_value_length(column).to_numpy()
     wrong = lengths != size if padding is None else lengths > size
     if wrong.any():
-        expected, row = f"lists of {size} numbers", first + int(np.argmax(wrong))
+        here, row = f"data.columns.{declared.name}", first + int(np.argmax(wrong))
         if padding is None:
-            raise InvalidValue(here, where, f"{expected}, row {row} has another length")
+            raise InvalidValue(here, where, f"lists of {size} numbers, row {row} has another length")
         expected = f"lists of at most {size} codes, row {row} has another length"
         raise InvalidValue(here, where, expected, "Cut them, or declare a longer `shape`.")
-    numbers = _as_numbers(where, name, pc.list_flatten(column).to_numpy())
-    if padding is None:
-        return numbers.reshape(len(column), *shape)
-    filled = np.full((len(column), size), padding, dtype=np.float64)
-    filled[np.arange(size) < lengths[:, None]] = numbers
+    filled = np.full((len(column), size), padding or 0, dtype=np.float64)
+    filled[np.arange(size) < lengths[:, None]] = pc.list_flatten(column).to_numpy()
     return filled.reshape(len(column), *shape)
 
 
-def _as_numbers(where: object, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
-    if len(values) and values.dtype.kind not in "fiub":
-        remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
-        raise InvalidValue(f"data.columns.{name}", where, f"a column of numbers, found {values.dtype}", remedy)
+def _numbers(
+    where: object, table: pa.Table, name: str, *, option: str = "", may_lack: bool = False
+) -> NDArray[np.float64]:
+    """[n]; NaN where a column that `may_lack` some has none."""
+    values: NDArray[Any] = _column(where, table, name, "numbers", option=option, may_lack=may_lack).to_numpy()
     return values.astype(np.float64, copy=False)
 
 
@@ -501,7 +490,7 @@ def _positions(
     where: object, table: pa.Table, name: str, known: tuple[Any, ...], declared_in: str, *, as_texts: bool = False
 ) -> NDArray[np.int64]:
     """[n], each value's place among those `known`. Raises InvalidValue for others."""
-    found = _values(where, table, name)
+    found = _column(where, table, name).to_numpy()
     values = [str(one) for one in found] if as_texts else found.tolist()
     position = {value: i for i, value in enumerate(known)}
     if unknown := sorted({repr(value) for value in values if value not in position}):
@@ -511,17 +500,33 @@ def _positions(
     return np.array([position[value] for value in values], dtype=np.int64)
 
 
-def _values(where: object, table: pa.Table, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = _column(where, table, name).to_numpy()
-    return values
+_HELD = {
+    "numbers": (ColumnKind.NUMBER, ColumnKind.TRUTH),
+    "texts": (ColumnKind.WORD,),
+    "lists of numbers": (ColumnKind.NUMBERS,),
+    "encoded images: bytes, or {bytes, path}": (ColumnKind.BYTES,),
+}
+"""{what a column may be declared to hold: the kinds of columns that do}"""
 
 
-def _column(where: object, table: pa.Table, name: str) -> pa.ChunkedArray:
-    column = table.column(name)
-    if column.null_count:
+def _column(
+    where: object, table: pa.Table, name: str, held: str = "", *, option: str = "", may_lack: bool = False
+) -> pa.ChunkedArray:
+    """Raises InvalidValue for one that holds something else than `held`, and for missing values.
+
+    option  that names it, unless it is one of `data.columns`
+    """
+    column, option = table.column(name), option or f"data.columns.{name}"
+    found = column_of(name, column.type)
+    # Of no row there may be no type.
+    if held and found.kind not in _HELD[held] and (len(column) or found.type != "null"):
+        remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
+        expected = f"a column of {held} in {where}"
+        raise InvalidValue(option, found.type, expected, remedy if held == "numbers" else "")
+    if column.null_count and not may_lack:
         expected = f"a value in every record, found {column.null_count} missing"
         remedy = "Give them a public constant (`missing: 7` in its column of {low, high}), or drop these records."
-        raise InvalidValue(f"data.columns.{name}", where, expected, remedy)
+        raise InvalidValue(option, where, expected, remedy)
     return column
 
 

@@ -17,8 +17,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dpcore.checks import InvalidValue, QuotesRecords
-from trainables.data.table_declaration import Column, Schema
-from trainables.system import Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,9 +53,6 @@ class ColumnKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-_PLAIN = {ColumnKind.NUMBER, ColumnKind.TRUTH}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumn:
     """One column of a file.
@@ -86,16 +81,13 @@ def blocks(
     import pyarrow as pa
 
     with _opened(where, form) as (path, kind):
-        if kind == "csv":
-            _check_names(path, kind, _header(path), names)
+        held = _schema(path, kind)
+        _check_names(path, kind, held.names, names)
         if kind == IMAGES:
-            _check_names(path, kind, _IMAGE_COLUMNS, names)
-            batches, held = _images(path), _image_schema()
+            batches = _images(path)
         else:
             source = _dataset(path, kind, texts, numbers)
-            _check_names(path, kind, list(source.schema.names), names)
-            held = source.schema
-            batches = _batches(source, names)
+            held, batches = source.schema, _batches(source, names)
         schema = pa.schema([held.field(name) for name in names])
         waiting, size, given = [], 0, 0
         for batch in batches:
@@ -142,26 +134,15 @@ def digest(where: object, form: str | None) -> str:
     return found.hexdigest()
 
 
-def inspect(where: object, form: str | None, declared: Schema) -> None:
-    """Whether the file is there and has the declared columns, of types that can be what is declared of them.
+def empty(where: object, form: str | None, names: tuple[str, ...]) -> pa.Table | None:
+    """No row of the columns `names`, which are there, of their types; None of a CSV file, which tells none.
 
-    Raises InvalidValue.
+    Raises InvalidValue (path, form, columns).
     """
-    path, found = str(where), columns(where, form)
-    _check_names(path, form_of(where, form), [column.name for column in found], declared.names)
-    if form_of(where, form) == "csv":
-        return
-    held = {column.name: column for column in found}
-    for column in declared.columns:
-        _check_column(path, held[column.name], column)
-    target = declared.label if declared.task is Task.REGRESSION else None
-    for option, name in (("data.label", target), ("data.prompt", declared.prompt)):
-        if name is not None and held[name].kind not in _PLAIN:
-            raise InvalidValue(option, name, f"a column of numbers in {path}, it holds {held[name].type}")
-    id_ = declared.id
-    if id_ is not None and held[id_].kind is not ColumnKind.WORD and "int" not in held[id_].type:
-        option = "data.unit.column" if declared.unit is not None else f"data.columns.{id_}"
-        raise InvalidValue(option, id_, f"whole numbers or texts in {path}, it holds {held[id_].type}")
+    with _opened(where, form) as (path, kind):
+        held = _schema(path, kind)
+        _check_names(path, kind, held.names, names)
+        return None if kind == "csv" else held.empty_table()
 
 
 def file_columns(where: object, form: str | None = None) -> tuple[FileColumn, ...]:
@@ -173,31 +154,21 @@ def file_columns(where: object, form: str | None = None) -> tuple[FileColumn, ..
     Raises InvalidValue: no such file, names that are missing or repeated, and a first line of a CSV file that holds
     numbers, and so is a record; nothing of it is quoted.
     """
-    found = columns(where, form)
-    names = [column.name for column in found]
+    with _opened(where, form) as (path, kind):
+        held = _schema(path, kind)
+        is_csv, names = kind == "csv", held.names
     if not names or len(set(names)) < len(names) or not all(map(str.strip, names)):
         raise InvalidValue("file", str(where), "a file with columns, each with a name of its own")
-    if form_of(where, form) == "csv" and any(map(_reads_as_number, names)):
+    if is_csv and any(map(_reads_as_number, names)):
         raise InvalidValue(
             "file",
             str(where),
             "the names of the columns in the first line of a CSV file; a number stands there",
             "Add a line with names: what stands there now is taken for a record, and is not shown.",
         )
-    return found
-
-
-def columns(where: object, form: str | None) -> tuple[FileColumn, ...]:
-    """Each column as the file tells it, in order. Reads no record. Raises InvalidValue (path, form)."""
-    with _opened(where, form) as (path, kind):
-        if kind == "csv":
-            return tuple(FileColumn(name=name, kind=ColumnKind.UNKNOWN) for name in _header(path))
-        if kind == IMAGES:
-            _image_files(path)
-            kinds = (ColumnKind.BYTES, ColumnKind.WORD, ColumnKind.WORD)
-            return tuple(FileColumn(name=one, kind=of) for one, of in zip(_IMAGE_COLUMNS, kinds, strict=True))
-        schema = _dataset(path, kind).schema
-        return tuple(column_of(name, type_) for name, type_ in zip(schema.names, schema.types, strict=True))
+    if is_csv:
+        return tuple(FileColumn(name=name, kind=ColumnKind.UNKNOWN) for name in names)
+    return tuple(column_of(name, type_) for name, type_ in zip(names, held.types, strict=True))
 
 
 def form_of(where: object, form: str | None) -> str:
@@ -253,6 +224,18 @@ def _image_schema() -> pa.Schema:
 
     kind = pa.struct({"bytes": pa.large_binary(), "path": pa.string()})
     return pa.schema(dict(zip(_IMAGE_COLUMNS, (kind, pa.string(), pa.string()), strict=True)))
+
+
+def _schema(path: str, kind: str) -> pa.Schema:
+    """The columns as the file tells them, without their types where it is CSV. Reads no record."""
+    import pyarrow as pa
+
+    if kind == "csv":
+        return pa.schema([(name, pa.null()) for name in _header(path)])
+    if kind == IMAGES:
+        _image_files(path)
+        return _image_schema()
+    return _dataset(path, kind).schema
 
 
 def _dataset(path: str, kind: str, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> ds.FileSystemDataset:
@@ -330,23 +313,6 @@ def _header(path: str) -> list[str]:
     # A line ends where no quote is open.
     ends = (place for place, one in enumerate(block) if one == ord("\n") and block.count(b'"', 0, place) % 2 == 0)
     return list(read_csv(io.BytesIO(block[: next(ends, len(block))] + b"\n")).column_names)
-
-
-def _check_column(path: str, found: FileColumn, column: Column) -> None:
-    here = f"data.columns.{column.name}"
-    if column.categories:
-        return
-    held, kinds, remedy = "numbers", _PLAIN, ""
-    if column.image:
-        held, kinds = "encoded images: bytes, or {bytes, path}", {ColumnKind.BYTES}
-    elif column.tokenizer:
-        held, kinds = "texts", {ColumnKind.WORD}
-    elif column.shape:
-        held, kinds = "lists of numbers", {ColumnKind.NUMBERS}
-    else:
-        remedy = "Turn it into numbers (of a date: days since a public one), or declare its `categories`."
-    if found.kind not in kinds:
-        raise InvalidValue(here, found.type, f"a column of {held} in {path}", remedy)
 
 
 def _reads_as_number(text: str) -> bool:
