@@ -26,8 +26,8 @@ from sweeps.store.errors import UnknownSweep
 from sweeps.store.population import PARTS
 from sweeps.store.records import SYSTEM, SweepRecord, SweepState, TrialState
 from trainables.data import SOURCES
-from trainables.data.files import overlap
 from trainables.data.options import FeatureOptions
+from trainables.data.splits import overlap
 from trainables.system import Refusal, Scalar
 
 # On which records a sweep may tune for a final run.

@@ -19,8 +19,7 @@ from sweeps.privacy.ledger import Choice, declared_number
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import HeldOutRead, HeldOutScore, Request, SweepRecord
 from trainables.data import SOURCES
-from trainables.data.files import written_out
-from trainables.data.splits import TestSplit
+from trainables.data.splits import TestSplit, written_out
 from trainables.metrics import STANDARD_ERROR, with_error
 from trainables.reports import Bins
 from trainables.training.noise import named_generators

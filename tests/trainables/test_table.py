@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dpcore.checks import InvalidValue
 from tests.trainables.test_published_sources import refused
 from trainables.data import SOURCES, table_file
-from trainables.data.files import overlap
+from trainables.data.splits import overlap
 from trainables.system import Dataset, InputSpec, Task
 from trainables.training.made_up import made_up
 

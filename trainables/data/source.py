@@ -7,14 +7,17 @@ records are read. `data.features` puts a public map between the records of any s
 
 from __future__ import annotations
 
+import gzip
+import lzma
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import Field
 
-from dpcore.checks import InvalidValue
+from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import records
 from trainables.data.options import FeatureOptions, Option, Options, apart, listed, read
 from trainables.data.splits import CONTENT, ByContent, PartOptions, PartSplit, TestSplit, dataset_within, facts_within
@@ -89,10 +92,7 @@ class FeaturedSource(ABC, Generic[Asked]):
 
         Raises InvalidValue.
         """
-        asked, facts, features = self._asked(options)
-        if features is not None:
-            features.check(facts)
-        self.inspect_records(asked)
+        self.inspect_records(self._asked(options)[0])
 
     def load(self, options: Mapping[str, object], kept_in: Path | None = None) -> Dataset:
         """The records, or their features. Raises InvalidValue (options, files, their form and count, labels, numbers).
@@ -246,3 +246,61 @@ class PublishedSource(FeaturedSource[Parted]):
         part = asked.part.part(facts.n, self.parted_by)
         self.check_part(asked, part)
         return part, facts
+
+
+# Published files: where they lie, and what is in them.
+
+
+def find_folder(source: str, path: str | None, *names: str) -> Path:
+    """The folder with `source`'s files: one of `names` below option `path`, or `path` itself.
+
+    Raises InvalidValue when there is none.
+    """
+    remedy = f"Pass the folder that holds {names[0]}/ with --data DIR, or set data.path in the spec."
+    if not path:
+        raise InvalidValue("data.path", path, f"the folder with the {source} files", remedy)
+    root = Path(path).expanduser()
+    if not root.is_dir():
+        raise InvalidValue("data.path", path, "a folder that exists", remedy)
+    return next((root / name for name in names if (root / name).is_dir()), root)
+
+
+def existing(source: str, file: Path) -> Path:
+    """`file`, if it is there and not empty. Raises InvalidValue."""
+    if not file.is_file():
+        expected = f"a folder with the file {file.name} of {source}"
+        remedy = "Pass the folder that holds it with --data DIR, or set data.path in the spec."
+        raise InvalidValue("data.path", str(file.parent), expected, remedy)
+    if file.stat().st_size == 0:
+        raise InvalidValue("data.path", str(file), "a file with records, this one is empty", "Fetch the file again.")
+    return file
+
+
+def files_in(source: str, path: str | None, folders: Sequence[str], names: Iterable[str]) -> list[Path]:
+    """The files `names` of `source`, in one of `folders` below option `path`, or in `path` itself.
+
+    Raises InvalidValue where one of them is not there, or empty.
+    """
+    folder = find_folder(source, path, *folders)
+    return [existing(source, folder / name) for name in names]
+
+
+def wrong_file(file: Path, expected: str, *, quotes: bool = False) -> InvalidValue:
+    """The error of a file that is not the published one.
+
+    quotes  whether `expected` may quote a record
+    """
+    kind = QuotesRecords if quotes else InvalidValue
+    return kind("data.path", str(file), expected, "It is another file, or damaged: fetch it again.")
+
+
+def unpacked(file: Path) -> bytes:
+    """The content of a file, unpacked if it ends in .gz or .xz. Raises InvalidValue where that is cut short."""
+    if file.suffix not in (".gz", ".xz"):
+        return file.read_bytes()
+    opener = lzma.open if file.suffix == ".xz" else gzip.open
+    try:
+        with opener(file) as stream:
+            return bytes(stream.read())
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise wrong_file(file, f"a whole {file.suffix} file: this one is cut short or damaged ({error})") from error

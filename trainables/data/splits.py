@@ -19,10 +19,14 @@ left and one that came, which add-remove allows for and replace-one, where the p
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import PurePath
 from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +34,6 @@ from pydantic import Field
 
 from dpcore.checks import InvalidValue
 from trainables.data import records
-from trainables.data.files import overlap
 from trainables.data.options import Options, Share, Whole, Word
 from trainables.reports import Bins, PrivateValidation
 from trainables.system import Dataset, DatasetSpec, Split
@@ -40,6 +43,9 @@ PART, TEST, VALIDATION = "data.part", "data.test", "data.validation"
 PART_KEY, TEST_KEY, VALIDATION_KEY = "tuning", "test", "validation"
 _BY_POSITION = "A split by position would move other records when one is added or removed."
 _PUBLIC_OR_PRIVATE = "public or private: public ones leave scores as they are, and no claim covers them"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_ALIASES = {"gcs": "gs"}
+"""Schemes that pyarrow takes for others."""
 
 
 class ByContent(Enum):
@@ -434,3 +440,21 @@ def check_file(test: TestSplit | None, others: Mapping[str, str | None]) -> None
                 f"a file apart from {other}, which {option} names",
                 "Give a file that no trial reads, outside of its folder, or part test records off by `share` and `id`.",
             )
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two paths are the same, or one lies in the other, however they are written. Opens no file."""
+    parts = [PurePath(written_out(text)).parts for text in (one, other)]
+    shorter = min(map(len, parts))
+    return parts[0][:shorter] == parts[1][:shorter]
+
+
+def written_out(path: str) -> str:
+    """A path in full, links followed; a URL by what it names alone: without account, options and the spelling of signs,
+    that of a local file as its path. Opens no file."""
+    if not _URL.match(path):
+        return os.path.realpath(os.path.expanduser(path))
+    scheme, account, place, *_ = urlsplit(path)
+    if scheme == "file":
+        return os.path.realpath(unquote(place))
+    return f"{_ALIASES.get(scheme, scheme)}://{account.rpartition('@')[2]}{unquote(place)}"

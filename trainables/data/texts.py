@@ -51,9 +51,8 @@ from pydantic import Field
 
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import records
-from trainables.data.files import existing, files_in, find_folder, unpacked, wrong_file
 from trainables.data.options import InFolder, Limit, Seed, Whole
-from trainables.data.source import PartOption, PublishedSource
+from trainables.data.source import PartOption, PublishedSource, existing, files_in, find_folder, unpacked, wrong_file
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 from trainables.units import Unit, share_of
 

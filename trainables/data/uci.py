@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from trainables.data import records
-from trainables.data.files import files_in, wrong_file
 from trainables.data.options import InFolder, Limit, Seed
-from trainables.data.source import PartOption, PublishedSource
+from trainables.data.source import PartOption, PublishedSource, files_in, wrong_file
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 

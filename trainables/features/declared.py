@@ -137,10 +137,6 @@ class Features:
         map_ = self._program(facts)
         return digest({**map_.state_dict, **map_.constants})
 
-    def check(self, facts: DatasetSpec) -> None:
-        """Raises InvalidValue for a map that does not keep made-up records apart, or cannot leave with a model."""
-        self._program(facts)
-
     def map(self, facts: DatasetSpec) -> nn.Module:
         """The whole map over the inputs of `facts`, as it leaves with a model. Raises InvalidValue."""
         from trainables.features.programs import FeatureProgram
