@@ -13,7 +13,8 @@ from sweeps.spec.parse import load_spec
 from tests.sweeps import specs
 from tests.sweeps.final_runs import KNOBS
 from tests.sweeps.test_own import lab
-from trainables.data import SOURCES, packaged
+from trainables.data import SOURCES
+from trainables.data.source import PublishedSource
 from trainables.data.splits import CONTENT
 
 SHARE = 0.4
@@ -97,13 +98,13 @@ def images(use, **options):
 @pytest.mark.parametrize(("name", "own"), [("frozen", {"filters": 2, "patch": 3}), ("projected", {"dimension": 3})])
 def test_a_map_is_put_over_the_records_of_a_part_alone(name, own, monkeypatch):
     sizes = [len(images(use).train) for use in ("tuning", "final")]
-    right, handed = packaged.Digits.load_records, []
+    right, handed = PublishedSource.load_records, []
 
     def load(self, options, kept_in=None):
         handed.append(right(self, options))
         return handed[-1]
 
-    monkeypatch.setattr(packaged.Digits, "load_records", load)
+    monkeypatch.setattr(PublishedSource, "load_records", load)
     tunes, trains = (SOURCES[name].load({"of": "digits", **own, "part": part(use)}) for use in ("tuning", "final"))
     assert [len(one.train) for one in handed] == [len(tunes.train), len(trains.train)] == sizes
     assert tunes.fingerprint != trains.fingerprint

@@ -24,7 +24,7 @@ from sweeps.store.records import LedgerEntry, Settlement, SweepState, TrialRecor
 from tests.sweeps import view_sweeps
 from tests.sweeps.specs import recorded
 from tests.sweeps.stores import guarantee, plan, proposal
-from trainables.data.packaged import UNIFORM
+from trainables.data import SOURCES
 from trainables.system import PrivacyTarget
 from trainables.systems.noisy_mean import NOISY_MEAN
 
@@ -235,7 +235,7 @@ CONFIG = {"clip": 0.8, "steps": 10, "shrinkage": 0.9, "prior": 0.4, "step_second
 
 
 def plan_with(status=Status.PROVED, **changes):
-    plan = NOISY_MEAN.plan(CONFIG, UNIFORM.facts({}), PrivacyTarget(epsilon=1.0, delta=1e-5), {})
+    plan = NOISY_MEAN.plan(CONFIG, SOURCES["uniform"].facts({}), PrivacyTarget(epsilon=1.0, delta=1e-5), {})
     return replace(plan, guarantee=replace(plan.guarantee, status=status), **changes)
 
 

@@ -11,7 +11,7 @@ from dpcore.events import Adjacency
 from tests.trainables.exam.candidate import Candidate
 from tests.trainables.recipe_cases import JITTER, RECIPES
 from tests.trainables.recording import blobs
-from trainables.data.packaged import UNIFORM
+from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import Config, Dataset, Scalar
 
@@ -100,7 +100,7 @@ _OVERLAPPING = ("prediction-sensitivity", "subsample-and-aggregate")
 def data_of(name: str) -> Dataset:
     """Sixty records of two classes, or three, in four dimensions; for the toy, fifty values."""
     if name == "noisy-mean":
-        return UNIFORM.load({"n": 50})
+        return SOURCES["uniform"].load({"n": 50})
     # Of two classes both ways to count a Jacobian say the same.
     classes = 3 if name == "loss-perturbation" else 2
     return blobs(60, 40, classes, seed=0, spread=3.0 if name in _OVERLAPPING else 0.1)

@@ -201,7 +201,7 @@ def ratings_made(seed: int) -> list[tuple[object, int, int]]:
 
 
 def ratings_write(name: str, folder: Path, records: Records) -> list[Path]:
-    first: texts.Ratings = SOURCES[name].ratings[0]  # type: ignore[attr-defined]
+    first: texts.Ratings = SOURCES[name].asks.ratings[0]  # type: ignore[attr-defined]
     text = "".join(first.separator.join(map(str, (*record, 978300760))) + "\n" for record in records)
     (folder / first.file).write_text(text)
     return [folder / first.file]
@@ -213,12 +213,12 @@ PER_USER = {"unit": {"column": "user", "max_records": 2}}
 
 def ratings(name: str) -> Candidate:
     source = SOURCES[name]
-    few = tuple(replace(one, records=30) for one in source.ratings)  # type: ignore[attr-defined]
+    few = tuple(replace(one, records=30) for one in source.asks.ratings)  # type: ignore[attr-defined]
     return Candidate(
         source=source,
         made=ratings_made,
         write=partial(ratings_write, name),
-        small=[(source, {"users": 10, "movies": 60, "ratings": few})],
+        small=[(source.asks, {"users": 10, "movies": 60, "ratings": few})],
         others={"limit": 7, **PER_USER},
     )
 
@@ -227,7 +227,7 @@ def ratings(name: str) -> Candidate:
 
 
 def membership_write(name: str, folder: Path, records: Records) -> list[Path]:
-    members = [folder / Path(member).name for member in SOURCES[name].members]  # type: ignore[attr-defined]
+    members = [folder / Path(member).name for member in SOURCES[name].asks.members]  # type: ignore[attr-defined]
     features = [",".join(f"{number:06b}") for number, _ in records]
     classes = [f'"{1 + label}"' for _, label in records]
     columns = (
@@ -243,7 +243,7 @@ def membership(name: str) -> Candidate:
         source=SOURCES[name],
         made=partial(numbered, 8, 2),
         write=partial(membership_write, name),
-        small=[(SOURCES[name], {"count": 8, "width": 6, "classes": 2, "train": 5})],
+        small=[(SOURCES[name].asks, {"count": 8, "width": 6, "classes": 2, "trained": 5})],
         others={"train": 4, "seed": 3},
     )
 

@@ -20,7 +20,7 @@ from dpcore.guarantee import Status
 from dpcore.mechanisms.output_perturbation import OutputPerturbation
 from dpcore.papers import lu2021 as mathematics
 from tests.trainables.recording import audited, counted, facts_of, memory_run
-from trainables.data.packaged import DIGITS
+from trainables.data import SOURCES
 from trainables.hyperparameters import read
 from trainables.measures import audits
 from trainables.metrics import scores_of
@@ -42,7 +42,7 @@ from trainables.systems.lu2021_network import AttackModel, logits_of, train, tra
 
 DELTA = 1e-4
 SECRET = b"a secret of tests, never of a sweep"
-FACTS = DIGITS.facts({})
+FACTS = SOURCES["digits"].facts({})
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 SHORT = {"epochs": 3, "hidden": 16, "learning_rate": 0.01}
 HEAD = {"alpha": 0.1, "regularisation": 0.02}
@@ -302,7 +302,7 @@ def verdict(plan, inside, outside, adjacency):
 def test_the_audit_of_any_trial_finds_it_by_itself(system, outcome):
     """What `sweeps audit` does with a trial on digits: the system's own neighbours, its released answers, a verdict."""
     plan = planned(system, {"queries": 3}, epsilon=1.0)
-    setting = audited(plan, DIGITS.load({}), secret=SECRET)
+    setting = audited(plan, SOURCES["digits"].load({}), secret=SECRET)
     assert audits.methods(system, plan.guarantee)[0] == "multi-run"
     found = audits.gather(setting, "multi-run", runs=100, curve=None)
     assert found.audit.adjacency is system.adjacencies[0]

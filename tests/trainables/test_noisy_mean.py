@@ -9,14 +9,14 @@ import pytest
 from dpcore.checks import InvalidValue
 from dpcore.gdp import eps_gdp
 from tests.trainables.recording import memory_run
-from trainables.data.packaged import UNIFORM
+from trainables.data import SOURCES
 from trainables.hyperparameters import read
 from trainables.system import InputSpec, PrivacyTarget, RunSettings
 from trainables.systems.noisy_mean import NOISY_MEAN, NoisyMeanHyperparameters, expected_error
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 CONFIG = {"clip": 0.8, "steps": 4, "shrinkage": 0.9, "prior": 0.4, "step_seconds": 0.0}
-FACTS = UNIFORM.facts({"n": 300})
+FACTS = SOURCES["uniform"].facts({"n": 300})
 
 
 def planned(epsilon=1.0, delta=1e-5, solve="noise", **config):
@@ -64,7 +64,7 @@ def test_anything_but_one_value_from_0_to_1_is_refused(features):
 def test_estimates_scatter_as_the_closed_form_says():
     """400 runs under independent noise: mean within 4 standard errors, variance within 4 (two-sided, about 1e-4)."""
     plan = planned(epsilon=0.5)
-    data, runs = UNIFORM.load({"n": 300}), [memory_run(plan, key=f"t-{k}") for k in range(400)]
+    data, runs = SOURCES["uniform"].load({"n": 300}), [memory_run(plan, key=f"t-{k}") for k in range(400)]
     NOISY_MEAN.fit(runs, data, RunSettings())
     estimates = [one.final[2]["estimate"] for one in runs]
     center = 0.9 * np.minimum(data.train.inputs["value"], 0.8).sum() / 300 + 0.1 * 0.4

@@ -18,7 +18,7 @@ from dpcore.mechanisms import noisy_vote
 from dpcore.mechanisms.loss_perturbation import least_modulus
 from dpcore.mechanisms.output_perturbation import MinimiserSensitivity, RadialNoise
 from tests.trainables.recording import blobs, counted, memory_run
-from trainables.data.packaged import DIGITS
+from trainables.data import SOURCES
 from trainables.hyperparameters import read
 from trainables.registry import SYSTEMS
 from trainables.system import InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Split
@@ -41,7 +41,7 @@ from trainables.systems.vandermaaten2020 import (
 DELTA = 1e-4
 NETWORK = {"hidden": 8, "epochs": 60, "learning_rate": 0.3, "batch_size": 8}
 REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
-FACTS = DIGITS.facts({})
+FACTS = SOURCES["digits"].facts({})
 
 CASES = [
     (MODEL_SENSITIVITY, {"noise": "gaussian"}),
@@ -177,7 +177,7 @@ def test_one_record_changes_one_vote(model):
 @pytest.mark.parametrize("system", [PREDICTION_SENSITIVITY, SUBSAMPLE_AND_AGGREGATE])
 def test_no_query_is_answered_twice_and_none_beyond_the_claim(system):
     """Whatever a restart finds: a count that disagrees with the ledger, or query B+1, is refused before its noise."""
-    data, asked = DIGITS.load({}), []
+    data, asked = SOURCES["digits"].load({}), []
     plan = planned(system, {"queries": 90} | ({"models": 10} if system is SUBSAMPLE_AND_AGGREGATE else {}))
 
     def answered(**span):

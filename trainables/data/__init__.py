@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from trainables.data import derived, images, packaged, table, texts, uci
 from trainables.data.own import OwnSource
-from trainables.data.source import AnySource
+from trainables.data.source import AnySource, Published, PublishedSource
 from trainables.plugins import ByName
 
 _KIND = "data source"
-_PUBLISHED: ByName[AnySource] = ByName(
-    _KIND,
-    packaged.DIGITS,
-    packaged.UNIFORM,
-    packaged.SENTENCES,
-    images.MNIST,
-    uci.ADULT,
-    uci.ABALONE,
-    uci.GERMAN_CREDIT,
-    images.CIFAR10,
-    images.IDC,
-    texts.IMDB,
-    texts.MOVIELENS_1M,
-    texts.MOVIELENS_100K,
-    texts.LOCATION,
-    texts.PURCHASE_100,
-    texts.TEXAS_100,
-    table.TABLE,  # the user's own
+_PACKAGED: tuple[type[Published], ...] = (
+    packaged.Digits,
+    packaged.Uniform,
+    packaged.Sentences,
+    images.Mnist,
+    uci.Adult,
+    uci.Abalone,
+    uci.GermanCredit,
+    images.Cifar10,
+    images.Idc,
+    texts.Imdb,
+    texts.MovieLens1M,
+    texts.MovieLens100K,
+    texts.Location,
+    texts.Purchase100,
+    texts.Texas100,
 )
+_PUBLISHED: ByName[AnySource] = ByName(_KIND, *map(PublishedSource, _PACKAGED), table.TABLE)
 _DERIVED = (derived.Pooled(_PUBLISHED), derived.Frozen(_PUBLISHED), derived.Projected(_PUBLISHED))
 
 

@@ -46,7 +46,7 @@ from pydantic import Field
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import records
 from trainables.data.options import InFolder, Limit, Whole
-from trainables.data.source import PartOption, PublishedSource, existing, files_in, find_folder, unpacked, wrong_file
+from trainables.data.source import Published, existing, files_in, find_folder, unpacked, wrong_file
 from trainables.data.splits import (
     CONTENT,
     PartSplit,
@@ -71,8 +71,11 @@ FOLDERS = ("mnist", "MNIST/raw", "MNIST")
 PUBLISHED_APART = "the published split of MNIST into 60,000 and 10,000 records"
 
 
-class MnistOptions(PartOption, Limit, InFolder):
-    """Options of MNIST."""
+class Mnist(Published, Limit, InFolder):
+    """`data: {source: mnist, path: DIR, validation: {records: private, share: 0.1}, test: {records: public}}`."""
+
+    name = "mnist"
+    doc = "handwritten digits, 28x28 pixels, 10 classes, 60,000 + 10,000 records; IDX files in option path"
 
     classes: Whole = Field(
         DIGITS, description="of how many digits records are kept, not together with limit", examples=[2]
@@ -98,78 +101,70 @@ class MnistOptions(PartOption, Limit, InFolder):
     @property
     def parted(self) -> ValidationSplit | None:
         """The validation part of the training records. Raises InvalidValue."""
-        asked = self.validation
-        if asked is None:
+        chosen = self.validation
+        if chosen is None:
             return None
-        by = f"by the hash of pixels and label under the key {asked.key!r}, a share of {asked.share!r}"
-        private = asked.private(
+        by = f"by the hash of pixels and label under the key {chosen.key!r}, a share of {chosen.share!r}"
+        private = chosen.private(
             parts=f"MNIST's training records {by}",
             assumption="The key that splits training records by a hash of their pixels and labels was chosen without "
             "looking at the records.",
         )
-        return ValidationSplit(share=asked.share, id=CONTENT, key=asked.key, private=private)
+        return ValidationSplit(share=chosen.share, id=CONTENT, key=chosen.key, private=private)
 
-
-class Mnist(PublishedSource[MnistOptions]):
-    """`data: {source: mnist, path: DIR, validation: {records: private, share: 0.1}, test: {records: public}}`."""
-
-    name = "mnist"
-    doc = "handwritten digits, 28x28 pixels, 10 classes, 60,000 + 10,000 records; IDX files in option path"
-    asks = MnistOptions
-
-    def declared(self, asked: MnistOptions) -> DatasetSpec:
+    def declared(self) -> DatasetSpec:
         """The facts. Raises InvalidValue (classes)."""
-        classes = asked.classes
-        if not 2 <= classes <= DIGITS or (classes < DIGITS and asked.limit is not None):
+        classes = self.classes
+        if not 2 <= classes <= DIGITS or (classes < DIGITS and self.limit is not None):
             remedy = "The records of so many digits are kept, the first ones: leave out one of the two options."
             raise InvalidValue("data.classes", classes, f"2 to {DIGITS}, and without `limit`", remedy)
-        n, validation = asked.used(MNIST_TRAIN if classes == DIGITS else sum(MNIST_TRAIN_OF[:classes])), asked.parted
-        held = 0 if asked.test is not None else asked.tested
+        n, validation = self.used(MNIST_TRAIN if classes == DIGITS else sum(MNIST_TRAIN_OF[:classes])), self.parted
+        held = 0 if self.test is not None else self.tested
         if validation is not None:
             held = share_of_records("data.validation", validation.share, n)
         trained = n if validation is None else n - held
         facts = self.classified(classes, trained, held, image=InputSpec(shape=(MNIST_SIDE, MNIST_SIDE)))
         return replace(facts, private_validation=None if validation is None else validation.private)
 
-    def files(self, asked: MnistOptions) -> list[Path]:
+    def files(self) -> list[Path]:
         """Training images and labels, then those of the test, each with or without .gz. Raises InvalidValue."""
-        folder = find_folder(self.name, asked.path, *FOLDERS)
+        folder = find_folder(self.name, self.path, *FOLDERS)
         names = [f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1")]
         plain = [folder / name for name in names]
         return [one if one.is_file() else existing(self.name, one.with_name(f"{one.name}.gz")) for one in plain]
 
-    def records(self, asked: MnistOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; ink 0..255 becomes 0..1. Raises InvalidValue (magic number, size, count, labels)."""
-        validation = asked.parted
+        validation = self.parted
         whole = facts.n if validation is None else facts.n + facts.n_validation
         train = _part(facts, files[:2], MNIST_TRAIN, whole)
         ids = contents(train)  # of bytes as they were published, which validation and data.part hash alike
         train = replace(train, ids=ids)
-        if validation is None and asked.test is None:
+        if validation is None and self.test is None:
             return records.dataset(facts, train, _part(facts, files[2:], MNIST_TEST, facts.n_validation))
         judged = np.zeros(len(train), dtype=bool) if validation is None else validation.taken(ids)
         return records.dataset(facts, records.taken(train, ~judged), records.taken(train, judged))
 
-    def validates_within(self, asked: MnistOptions) -> bool:
+    def validates_within(self) -> bool:
         """Whether a share of the training records validates."""
-        return asked.validation is not None
+        return self.validation is not None
 
-    def check_part(self, asked: MnistOptions, part: PartSplit) -> None:
+    def check_part(self, part: PartSplit) -> None:
         """Validation by another hash, and no private test records: nothing parts those. Raises InvalidValue."""
-        if asked.parted is not None:
-            check_beside("data.validation", asked.parted, "data.part", part)
-        if asked.test is not None and asked.test.records == "private":
+        if self.parted is not None:
+            check_beside("data.validation", self.parted, "data.part", part)
+        if self.test is not None and self.test.records == "private":
             expected = "public beside data.part: both sweeps may read the same test records, which nothing parts"
             raise InvalidValue("data.test.records", "private", expected, "Declare them public, or leave data.part out.")
 
-    def declared_test(self, asked: MnistOptions) -> TestSplit | None:
+    def declared_test(self) -> TestSplit | None:
         """See `FeaturedSource.held_out`."""
-        return None if asked.test is None else asked.test.apart(asked.tested, PUBLISHED_APART)
+        return None if self.test is None else self.test.apart(self.tested, PUBLISHED_APART)
 
-    def load_test(self, asked: MnistOptions, test: TestSplit, kept_in: Path | None = None) -> Split:
+    def test_records(self, test: TestSplit) -> Split:
         """See `FeaturedSource.load_held_out`."""
-        facts = self.declared(asked)
-        return records.checked(facts, "test", _part(facts, self.files(asked)[2:], MNIST_TEST, test.n))
+        facts = self.declared()
+        return records.checked(facts, "test", _part(facts, self.files()[2:], MNIST_TEST, test.n))
 
 
 def _part(facts: DatasetSpec, files: list[Path], expected: int, used: int) -> Split:
@@ -229,29 +224,24 @@ FORMS = (
 )
 
 
-class CifarOptions(PartOption, Limit, InFolder):
-    """Options of CIFAR-10."""
-
-
-class Cifar10(PublishedSource[CifarOptions]):
+class Cifar10(Published, Limit, InFolder):
     """`data: {source: cifar10, path: DIR}`."""
 
     name = "cifar10"
     doc = "colour images, 3x32x32 pixels, 10 classes, 50,000 + 10,000 records or 4,000 + 1,000; files in option path"
-    asks = CifarOptions
 
-    def declared(self, asked: CifarOptions) -> DatasetSpec:
+    def declared(self) -> DatasetSpec:
         """The facts; looks which files are there, reads none. Raises InvalidValue."""
-        form = self._form(asked)
-        return self.classified(CLASSES, asked.used(form.train), form.test, image=InputSpec(shape=SHAPE))
+        form = self._form()
+        return self.classified(CLASSES, self.used(form.train), form.test, image=InputSpec(shape=SHAPE))
 
-    def files(self, asked: CifarOptions) -> list[Path]:
+    def files(self) -> list[Path]:
         """Those of the form that is there, in order. Raises InvalidValue."""
-        return files_in(self.name, asked.path, ["cifar10"], self._form(asked).files)
+        return files_in(self.name, self.path, ["cifar10"], self._form().files)
 
-    def records(self, asked: CifarOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (size, count, labels, a pickle with anything but arrays)."""
-        form = self._form(asked)
+        form = self._form()
         *train, test = (part for file in files for part in _images(file))
         pixels, labels = (np.concatenate([one[i] for one in train]) for i in (0, 1))
         splits = []
@@ -264,10 +254,10 @@ class Cifar10(PublishedSource[CifarOptions]):
             splits.append(Split(inputs={"image": scaled}, targets=own[:n]))
         return records.dataset(facts, *splits)
 
-    def _form(self, asked: CifarOptions) -> Form:
-        if asked.path is None:
+    def _form(self) -> Form:
+        if self.path is None:
             return FORMS[0]
-        folder = find_folder(self.name, asked.path, "cifar10")
+        folder = find_folder(self.name, self.path, "cifar10")
         return next((form for form in FORMS if (folder / form.files[0]).is_file()), FORMS[0])
 
 
@@ -333,39 +323,34 @@ FOLDER = "IDC_regular_ps50_idx5"
 Labelled = Sequence[tuple[Path, int]]
 
 
-class IdcOptions(PartOption, Limit, InFolder):
-    """Options of IDC."""
+class Idc(Published, Limit, InFolder):
+    """`data: {source: idc, path: DIR}`."""
+
+    name = "idc"
+    doc = "tissue patches, 3x50x50 pixels, 2 classes, 39,952 + 43,420 records; published PNG folders in option path"
 
     validation: Whole = Field(
         sum(IDC_TEST), description="how many validation patches are used, the first ones", examples=[1000]
     )
 
-
-class Idc(PublishedSource[IdcOptions]):
-    """`data: {source: idc, path: DIR}`."""
-
-    name = "idc"
-    doc = "tissue patches, 3x50x50 pixels, 2 classes, 39,952 + 43,420 records; published PNG folders in option path"
-    asks = IdcOptions
-
-    def declared(self, asked: IdcOptions) -> DatasetSpec:
+    def declared(self) -> DatasetSpec:
         """The facts."""
         patch = InputSpec(shape=(3, IDC_SIDE, IDC_SIDE))
-        return self.classified(2, asked.used(sum(IDC_TRAIN)), min(asked.validation, sum(IDC_TEST)), patch=patch)
+        return self.classified(2, self.used(sum(IDC_TRAIN)), min(self.validation, sum(IDC_TEST)), patch=patch)
 
-    def records(self, asked: IdcOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 is cancer. Only the patches in use are read. Raises InvalidValue."""
         train, test = _cut(facts, files[0])
         parts = [_patches(some) for some in (train[: facts.n], test[: facts.n_validation])]
         return records.dataset(facts, *(Split(inputs={"patch": pixels}, targets=labels) for pixels, labels in parts))
 
-    def files(self, asked: IdcOptions) -> list[Path]:
+    def files(self) -> list[Path]:
         """The folder of patients. Raises InvalidValue where there is no patch in it."""
-        folder = find_folder(self.name, asked.path, FOLDER, f"idc/{FOLDER}", "idc")
+        folder = find_folder(self.name, self.path, FOLDER, f"idc/{FOLDER}", "idc")
         if next(folder.glob("*/[01]/*.png"), None) is None:
             raise InvalidValue(
                 "data.path",
-                asked.path,
+                self.path,
                 f"a folder with {FOLDER}/<patient>/<class>/*.png, found no patch in {folder}",
                 f"Pass the folder that holds {FOLDER}/ with --data DIR, or set data.path in the spec.",
             )
@@ -402,6 +387,3 @@ def _patches(patches: Labelled) -> tuple[NDArray[np.float32], NDArray[np.int64]]
             )
         one[:, : found.shape[0], : found.shape[1]] = found[:, :, :3].transpose(2, 0, 1)
     return pixels, np.array([label for _, label in patches], dtype=np.int64)
-
-
-MNIST, CIFAR10, IDC = Mnist(), Cifar10(), Idc()

@@ -16,29 +16,24 @@ from pydantic import Field
 
 from trainables.data import records
 from trainables.data.options import Limit, Whole
-from trainables.data.source import PartOption, PublishedSource
+from trainables.data.source import Published
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 RECORDS, EVERY, INK = 1797, 5, 16.0
 VALIDATION = -(-RECORDS // EVERY)
 
 
-class DigitsOptions(PartOption, Limit):
-    """Options of the packaged digits."""
-
-
-class Digits(PublishedSource[DigitsOptions]):
+class Digits(Published, Limit):
     """`data: {source: digits}`."""
 
     name = "digits"
     doc = "handwritten digits, 8x8 pixels, 10 classes, 1,437 + 360 records; packaged with scikit-learn"
-    asks = DigitsOptions
 
-    def declared(self, asked: DigitsOptions) -> DatasetSpec:
+    def declared(self) -> DatasetSpec:
         """The facts."""
-        return self.classified(10, asked.used(RECORDS - VALIDATION), VALIDATION, image=InputSpec(shape=(8, 8)))
+        return self.classified(10, self.used(RECORDS - VALIDATION), VALIDATION, image=InputSpec(shape=(8, 8)))
 
-    def records(self, asked: DigitsOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; ink 0..16 becomes 0..1. Raises InvalidValue when the package's file is another one."""
         from sklearn.datasets import load_digits
 
@@ -49,25 +44,20 @@ class Digits(PublishedSource[DigitsOptions]):
         return records.parted(facts, images, bunch.target, np.flatnonzero(~held_out)[: facts.n], held_out)
 
 
-class UniformOptions(PartOption):
-    """Options of the toy."""
-
-    n: Whole = Field(1000, description="how many values there are", examples=[4000])
-
-
-class Uniform(PublishedSource[UniformOptions]):
+class Uniform(Published):
     """`data: {source: uniform, n: 1000}`."""
 
     name = "uniform"
     doc = "n values uniform on [0, 1] from a fixed seed; option n (default 1000)"
-    asks = UniformOptions
 
-    def declared(self, asked: UniformOptions) -> DatasetSpec:
+    n: Whole = Field(1000, description="how many values there are", examples=[4000])
+
+    def declared(self) -> DatasetSpec:
         """Facts of n values."""
         value = InputSpec(shape=(), low=0.0, high=1.0)
-        return DatasetSpec(dataset=self.name, task=Task.MEAN, n=asked.n, n_validation=0, features={"value": value})
+        return DatasetSpec(dataset=self.name, task=Task.MEAN, n=self.n, n_validation=0, features={"value": value})
 
-    def records(self, asked: UniformOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The values; the same for the same n."""
         values = np.random.default_rng(20260101).random(facts.n)
         train, validation = (Split(inputs={"value": part}, targets=part) for part in (values, np.zeros(0)))
@@ -77,24 +67,19 @@ class Uniform(PublishedSource[UniformOptions]):
 WORDS, LENGTH, OPINIONS = 40, 12, 3
 
 
-class SentencesOptions(PartOption):
-    """Options of the made-up sentences."""
-
-    n: Whole = Field(2000, description="how many sentences train", examples=[3000])
-
-
-class Sentences(PublishedSource[SentencesOptions]):
+class Sentences(Published):
     """`data: {source: sentences}`."""
 
     name = "sentences"
     doc = "made-up sentences of 12 words of 40, as codes, that praise or blame: n (default 2000) + 500 records"
-    asks = SentencesOptions
 
-    def declared(self, asked: SentencesOptions) -> DatasetSpec:
+    n: Whole = Field(2000, description="how many sentences train", examples=[3000])
+
+    def declared(self) -> DatasetSpec:
         """The facts."""
-        return self.classified(2, asked.n, 500, tokens=InputSpec(shape=(LENGTH,), cardinality=WORDS))
+        return self.classified(2, self.n, 500, tokens=InputSpec(shape=(LENGTH,), cardinality=WORDS))
 
-    def records(self, asked: SentencesOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The sentences; the same for the same n."""
         rng, size = np.random.default_rng(20260101), facts.n + facts.n_validation
         praise = rng.integers(2, size=size)
@@ -104,6 +89,3 @@ class Sentences(PublishedSource[SentencesOptions]):
         np.put_along_axis(words, places, opinions, axis=1)
         held_out = np.arange(size) >= facts.n
         return records.parted(facts, {"tokens": words}, praise, ~held_out, held_out)
-
-
-DIGITS, UNIFORM, SENTENCES = Digits(), Uniform(), Sentences()

@@ -13,7 +13,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -172,40 +172,28 @@ class PartOption(Options):
     )
 
 
-Parted = TypeVar("Parted", bound=PartOption)
+class Published(PartOption):
+    """What a spec says of records that were published, and how they are read: one class a source, named by `name`.
 
-
-class PublishedSource(FeaturedSource[Parted]):
-    """A source of records that were published: `declared` and `records` are of all of them.
-
-    The part that a sweep asks for is taken here; no source can forget it. Records that were published to validate or to
-    test are in neither part: both sweeps have all of them, as records declared public.
+    `declared` and `records` are of all of them, whatever part of them a sweep asks for.
     """
 
-    parted_by: str | ByContent | None = CONTENT
+    name: ClassVar[str]
+    doc: ClassVar[str]
+    parted_by: ClassVar[str | ByContent] = CONTENT
+    """What decides the part of a record: its content, or an id."""
 
-    def read(self, options: Mapping[str, object]) -> Parted:
-        """See `FeaturedSource.read`."""
-        return read(self.asks, self.name, options)  # type: ignore[return-value]
+    @abstractmethod
+    def declared(self) -> DatasetSpec:
+        """The facts; reads no record. Raises InvalidValue."""
 
-    def record_part(self, asked: Parted) -> PartSplit | None:
-        """See `FeaturedSource.part`."""
-        return self._parted(asked)[0]
+    def files(self) -> list[Path]:
+        """The files that are read, all of them there and not empty. Raises InvalidValue."""
+        return []
 
-    def record_facts(self, asked: Parted) -> DatasetSpec:
-        """See `FeaturedSource.facts`."""
-        part, whole = self._parted(asked)
-        return facts_within(part, whole, validation=self.validates_within(asked))
-
-    def inspect_records(self, asked: Parted) -> None:
-        """See `FeaturedSource.inspect`."""
-        self.files(asked)
-
-    def load_records(self, asked: Parted, kept_in: Path | None = None) -> Dataset:
-        """See `FeaturedSource.load`."""
-        part, whole = self._parted(asked)
-        found = self.records(asked, whole, self.files(asked))
-        return dataset_within(part, found, validation=self.validates_within(asked))
+    @abstractmethod
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
+        """The records in `files`. Raises InvalidValue."""
 
     def classified(self, classes: int, n: int, n_validation: int, **features: InputSpec) -> DatasetSpec:
         """Facts of a classification."""
@@ -218,33 +206,72 @@ class PublishedSource(FeaturedSource[Parted]):
             classes=classes,
         )
 
-    def files(self, asked: Parted) -> list[Path]:
-        """The files that are read, all of them there and not empty. Raises InvalidValue."""
-        return []
-
-    @abstractmethod
-    def declared(self, asked: Parted) -> DatasetSpec:
-        """The facts; reads no record. Raises InvalidValue."""
-
-    @abstractmethod
-    def records(self, asked: Parted, facts: DatasetSpec, files: list[Path]) -> Dataset:
-        """The records in `files`. Raises InvalidValue."""
-
-    def validates_within(self, asked: Parted) -> bool:
+    def validates_within(self) -> bool:
         """Whether the validation records are some of those that are parted."""
         return False
 
-    def check_part(self, asked: Parted, part: PartSplit) -> None:
+    def check_part(self, part: PartSplit) -> None:
         """Raises InvalidValue where something else is asked that does not go with a part."""
         return None
 
-    def _parted(self, asked: Parted) -> tuple[PartSplit | None, DatasetSpec]:
+    def declared_test(self) -> TestSplit | None:
+        """See `FeaturedSource.held_out`."""
+        return None
+
+    def test_records(self, test: TestSplit) -> Split:
+        """See `FeaturedSource.load_held_out`."""
+        raise NotImplementedError
+
+
+class PublishedSource(FeaturedSource[Published]):
+    """A source of records that were published.
+
+    The part that a sweep asks for is taken here; no source can forget it. Records that were published to validate or to
+    test are in neither part: both sweeps have all of them, as records declared public.
+    """
+
+    asks: type[Published]
+
+    def __init__(self, asks: type[Published]) -> None:
+        self.name, self.doc, self.parted_by, self.asks = asks.name, asks.doc, asks.parted_by, asks
+
+    def read(self, options: Mapping[str, object]) -> Published:
+        """See `FeaturedSource.read`."""
+        return read(self.asks, self.name, options)
+
+    def record_part(self, asked: Published) -> PartSplit | None:
+        """See `FeaturedSource.part`."""
+        return self._parted(asked)[0]
+
+    def record_facts(self, asked: Published) -> DatasetSpec:
+        """See `FeaturedSource.facts`."""
+        part, whole = self._parted(asked)
+        return facts_within(part, whole, validation=asked.validates_within())
+
+    def inspect_records(self, asked: Published) -> None:
+        """See `FeaturedSource.inspect`."""
+        asked.files()
+
+    def load_records(self, asked: Published, kept_in: Path | None = None) -> Dataset:
+        """See `FeaturedSource.load`."""
+        part, whole = self._parted(asked)
+        return dataset_within(part, asked.records(whole, asked.files()), validation=asked.validates_within())
+
+    def declared_test(self, asked: Published) -> TestSplit | None:
+        """See `FeaturedSource.held_out`."""
+        return asked.declared_test()
+
+    def load_test(self, asked: Published, test: TestSplit, kept_in: Path | None = None) -> Split:
+        """See `FeaturedSource.load_held_out`."""
+        return asked.test_records(test)
+
+    def _parted(self, asked: Published) -> tuple[PartSplit | None, DatasetSpec]:
         """The part, and the facts of all records. Raises InvalidValue."""
-        facts = self.declared(asked)
+        facts = asked.declared()
         if asked.part is None:
             return None, facts
-        part = asked.part.part(facts.n, self.parted_by)
-        self.check_part(asked, part)
+        part = asked.part.part(facts.n, asked.parted_by)
+        asked.check_part(part)
         return part, facts
 
 

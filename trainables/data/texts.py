@@ -43,7 +43,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ from pydantic import Field
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables.data import records
 from trainables.data.options import InFolder, Limit, Seed, Whole
-from trainables.data.source import PartOption, PublishedSource, existing, files_in, find_folder, unpacked, wrong_file
+from trainables.data.source import Published, existing, files_in, find_folder, unpacked, wrong_file
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 from trainables.units import Unit, share_of
 
@@ -63,37 +63,32 @@ _WORD = re.compile(r"[a-z0-9']+")
 VALIDATION_VOCABULARY = "The vocabulary was counted in the validation reviews: their words, too, are treated as public."
 
 
-class ImdbOptions(PartOption, Limit, InFolder):
-    """Options of IMDb."""
+class Imdb(Published, Limit, InFolder):
+    """`data: {source: imdb, path: DIR, vocabulary: validation}`."""
+
+    name = "imdb"
+    doc = "film reviews, 2 classes, 25,000 + 25,000 records of 256 words; csv.xz files in option path"
 
     vocabulary: Literal["validation", "hashed"] = Field(
         "validation", description="what gives words their codes", examples=["hashed"]
     )
 
-
-class Imdb(PublishedSource[ImdbOptions]):
-    """`data: {source: imdb, path: DIR, vocabulary: validation}`."""
-
-    name = "imdb"
-    doc = "film reviews, 2 classes, 25,000 + 25,000 records of 256 words; csv.xz files in option path"
-    asks = ImdbOptions
-
-    def declared(self, asked: ImdbOptions) -> DatasetSpec:
+    def declared(self) -> DatasetSpec:
         """The facts."""
-        facts = self.classified(2, asked.used(REVIEWS), REVIEWS, words=InputSpec(shape=(LENGTH,), cardinality=CODES))
-        return replace(facts, assumptions=(VALIDATION_VOCABULARY,) if asked.vocabulary == "validation" else ())
+        facts = self.classified(2, self.used(REVIEWS), REVIEWS, words=InputSpec(shape=(LENGTH,), cardinality=CODES))
+        return replace(facts, assumptions=(VALIDATION_VOCABULARY,) if self.vocabulary == "validation" else ())
 
-    def files(self, asked: ImdbOptions) -> list[Path]:
+    def files(self) -> list[Path]:
         """Of training and test records. Raises InvalidValue."""
-        return files_in(self.name, asked.path, ["imdb"], ["imdb_train.csv.xz", "imdb_test.csv.xz"])
+        return files_in(self.name, self.path, ["imdb"], ["imdb_train.csv.xz", "imdb_test.csv.xz"])
 
-    def records(self, asked: ImdbOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 is positive. Raises InvalidValue."""
         (train_texts, train_labels), (texts, labels) = (_reviews(facts, file) for file in files)
         # The files hold all negatives first. Which positions a limit keeps is public: an order that no record decides.
         chosen = np.random.default_rng(ORDER_SEED).permutation(REVIEWS)[: facts.n]
         train_texts, train_labels = [train_texts[i] for i in chosen], train_labels[chosen]
-        hashed = asked.vocabulary == "hashed"
+        hashed = self.vocabulary == "hashed"
         code = _hash if hashed else _most_frequent([_WORD.findall(text) for text in texts]).get
         parts = (_coded_reviews(*part, code) for part in ((train_texts, train_labels), (texts, labels)))
         return records.dataset(facts, *parts)
@@ -138,9 +133,6 @@ def _coded(reviews: list[list[str]], code: Callable[[str], int | None]) -> NDArr
     return out
 
 
-IMDB = Imdb()
-
-
 # MovieLens
 
 
@@ -158,8 +150,13 @@ class Ratings:
     header: int = 0
 
 
-class MovieLensOptions(PartOption, Limit, InFolder):
-    """Options of MovieLens."""
+class MovieLens(Published, Limit, InFolder):
+    """`data: {source: movielens_1m, path: DIR}`. `ratings` are tried in order, the last is the default."""
+
+    parted_by = USER
+    users: ClassVar[int]
+    movies: ClassVar[int]
+    ratings: ClassVar[tuple[Ratings, ...]]
 
     unit: Unit | None = Field(
         None,
@@ -167,26 +164,13 @@ class MovieLensOptions(PartOption, Limit, InFolder):
         examples=[{"column": USER, "max_records": 50}],
     )
 
-
-@dataclass
-class MovieLens(PublishedSource[MovieLensOptions]):
-    """`data: {source: movielens_1m, path: DIR}`. `ratings` are tried in order, the last is the default."""
-
-    name: str
-    doc: str
-    users: int
-    movies: int
-    ratings: tuple[Ratings, ...]
-    asks = MovieLensOptions
-    parted_by = USER
-
-    def declared(self, asked: MovieLensOptions) -> DatasetSpec:
+    def declared(self) -> DatasetSpec:
         """The facts; looks which file is there, reads none. Raises InvalidValue."""
-        if asked.unit is not None and asked.unit.column != USER:
-            raise InvalidValue("data.unit.column", asked.unit.column, f"{USER}, whose a rating is", f"Write `{USER}`.")
+        if self.unit is not None and self.unit.column != USER:
+            raise InvalidValue("data.unit.column", self.unit.column, f"{USER}, whose a rating is", f"Write `{USER}`.")
         movie = {"movie": InputSpec(shape=(), cardinality=self.movies)}
-        if asked.unit is None:
-            records = self._ratings(asked).records
+        if self.unit is None:
+            records = self._ratings().records
             validation = round(records * VALIDATION_SHARE)
             n = records - validation
             features = {USER: InputSpec(shape=(), cardinality=self.users)} | movie
@@ -196,21 +180,21 @@ class MovieLens(PublishedSource[MovieLensOptions]):
         return DatasetSpec(
             dataset=self.name,
             task=Task.RATING,
-            n=asked.used(n),
+            n=self.used(n),
             n_validation=validation,
             features=features,
             classes=STARS,
-            unit=asked.unit,
+            unit=self.unit,
         )
 
-    def files(self, asked: MovieLensOptions) -> list[Path]:
+    def files(self) -> list[Path]:
         """The one with ratings. Raises InvalidValue."""
-        folder = find_folder(self.name, asked.path, self.name)
-        return [existing(self.name, folder / self._ratings(asked).file)]
+        folder = find_folder(self.name, self.path, self.name)
+        return [existing(self.name, folder / self._ratings().file)]
 
-    def records(self, asked: MovieLensOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class k is k + 1 stars. Raises InvalidValue."""
-        ratings = self._ratings(asked)
+        ratings = self._ratings()
         table = _rating_rows(files[0], ratings)
         records.check_count(facts, str(files[0]), len(table), ratings.records)
         user, movie, stars = table[:, 0] - 1, table[:, 1] - 1, table[:, 2] - 1
@@ -233,10 +217,10 @@ class MovieLens(PublishedSource[MovieLensOptions]):
         judged = [user for share, user in shares if share < VALIDATION_SHARE]
         return [user for share, user in shares if share >= VALIDATION_SHARE], judged
 
-    def _ratings(self, asked: MovieLensOptions) -> Ratings:
-        if asked.path is None or len(self.ratings) == 1:
+    def _ratings(self) -> Ratings:
+        if self.path is None or len(self.ratings) == 1:
             return self.ratings[-1]
-        folder = find_folder(self.name, asked.path, self.name)
+        folder = find_folder(self.name, self.path, self.name)
         return next((one for one in self.ratings if (folder / one.file).is_file()), self.ratings[-1])
 
 
@@ -253,74 +237,70 @@ def _rating_rows(file: Path, ratings: Ratings) -> NDArray[np.int64]:
     return frame.to_numpy()
 
 
-MOVIELENS_1M = MovieLens(
-    name="movielens_1m",
-    doc="film ratings, 1-5 stars, 6,040 users, 999,755 or 1,000,209 records; GroupLens files; options path, unit",
-    users=6040,
-    movies=3952,
-    ratings=(
+class MovieLens1M(MovieLens):
+    """A million ratings."""
+
+    name = "movielens_1m"
+    doc = "film ratings, 1-5 stars, 6,040 users, 999,755 or 1,000,209 records; GroupLens files; options path, unit"
+    users = 6040
+    movies = 3952
+    ratings = (
         Ratings("ratings.dat", 1_000_209, "::"),
         Ratings("ratings_no_timestamp.csv.gz", 999_755, ",", header=1),
-    ),
-)
-MOVIELENS_100K = MovieLens(
-    name="movielens_100k",
-    doc="film ratings, 1-5 stars, 943 users, 100,000 records; GroupLens's u.data; options path, unit",
-    users=943,
-    movies=1682,
-    ratings=(Ratings("u.data", 100_000, "\t"),),
-)
+    )
+
+
+class MovieLens100K(MovieLens):
+    """A hundred thousand ratings."""
+
+    name = "movielens_100k"
+    doc = "film ratings, 1-5 stars, 943 users, 100,000 records; GroupLens's u.data; options path, unit"
+    users = 943
+    movies = 1682
+    ratings = (Ratings("u.data", 100_000, "\t"),)
 
 
 # Location, Purchase and Texas
 
 
-class MembershipOptions(PartOption, InFolder):
-    """Options of these tables."""
-
-    train: Whole | None = Field(None, description="how many records are trained on", examples=[1200])
-    seed: Seed = Field(0, description="the seed of the public draw that splits", examples=[1])
-
-
-@dataclass(kw_only=True)
-class MembershipTable(PublishedSource[MembershipOptions]):
+class MembershipTable(Published, InFolder):
     """One published table as a data source: `data: {source: NAME, path: DIR, train: 1200, seed: 0}`.
 
     name      of its archive too, dataset_NAME.tgz, and of its folder below option path
     members   names inside the archive: one table with the class first, or features and then classes; a plain file
               named as the last part of one serves too
-    train     records that are trained on, unless option `train` says otherwise
+    trained   records that are trained on, unless option `train` says otherwise
     """
 
-    name: str
-    doc: str
-    members: tuple[str, ...]
-    count: int
-    width: int
-    classes: int
-    train: int
-    asks = MembershipOptions
+    members: ClassVar[tuple[str, ...]]
+    count: ClassVar[int]
+    width: ClassVar[int]
+    classes: ClassVar[int]
+    trained: ClassVar[int]
+
+    train: Whole | None = Field(None, description="how many records are trained on", examples=[1200])
+    seed: Seed = Field(0, description="the seed of the public draw that splits", examples=[1])
 
     @property
     def archive(self) -> str:
         """Name of the published file."""
         return f"dataset_{self.name}.tgz"
 
-    def declared(self, asked: MembershipOptions) -> DatasetSpec:
+    def declared(self) -> DatasetSpec:
         """The facts. Raises InvalidValue (train)."""
-        train = self.train if asked.train is None else asked.train
+        train = self.trained if self.train is None else self.train
         if train >= self.count:
             remedy = "The others are the validation."
             raise InvalidValue("data.train", train, f"fewer than the {self.count} records of {self.name}", remedy)
         return self.classified(self.classes, train, self.count - train, record=InputSpec(shape=(self.width,)))
 
-    def files(self, asked: MembershipOptions) -> list[Path]:
+    def files(self) -> list[Path]:
         """For each member itself, or the archive that holds it. Raises InvalidValue."""
-        folder = find_folder(self.name, asked.path, self.name)
+        folder = find_folder(self.name, self.path, self.name)
         plain = [folder / Path(member).name for member in self.members]
         return [one if one.is_file() else existing(self.name, folder / self.archive) for one in plain]
 
-    def records(self, asked: MembershipOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class k of the file is k - 1. Raises InvalidValue (archive, shape, values, classes)."""
         tables = [_table(self, file, member) for file, member in zip(files, self.members, strict=True)]
         folder = files[0].parent
@@ -330,7 +310,7 @@ class MembershipTable(PublishedSource[MembershipOptions]):
             raise wrong_file(folder, f"{self.width} features, found {features.shape[1]}")
         if not np.isin(features, (0.0, 1.0)).all():
             raise wrong_file(folder, "features that are 0 or 1")
-        order = records.drawn(self.count, asked.seed)
+        order = records.drawn(self.count, self.seed)
         return records.parted(facts, {"record": features}, labels - 1, order[: facts.n], order[facts.n :])
 
 
@@ -350,32 +330,40 @@ def _table(table: MembershipTable, file: Path, member: str) -> NDArray[np.float3
         raise wrong_file(file.parent, expected, quotes=True) from error
 
 
-LOCATION = MembershipTable(
-    name="location",
-    doc="check-ins, 446 binary features, 30 classes, 5,010 records; dataset_location.tgz in option path",
-    members=("bangkok",),
-    count=5_010,
-    width=446,
-    classes=30,
-    train=1_200,
-)
-"""Places and kinds of places that people of Bangkok visited, by cluster. Lu et al. 2021 train on 1,200, Shokri et al.
-2017 on 1,600."""
-PURCHASE_100 = MembershipTable(
-    name="purchase",
-    doc="shopping baskets, 600 binary features, 100 classes, 197,324 records; dataset_purchase.tgz in option path",
-    members=("dataset_purchase",),
-    count=197_324,
-    width=600,
-    classes=100,
-    train=10_000,
-)
-TEXAS_100 = MembershipTable(
-    name="texas",
-    doc="hospital stays, 6,169 binary features, 100 classes, 67,330 records; dataset_texas.tgz in option path",
-    members=("texas/100/feats", "texas/100/labels"),
-    count=67_330,
-    width=6_169,
-    classes=100,
-    train=10_000,
-)
+class Location(MembershipTable):
+    """Places and kinds of places that people of Bangkok visited, by cluster.
+
+    Lu et al. 2021 train on 1,200, Shokri et al. 2017 on 1,600.
+    """
+
+    name = "location"
+    doc = "check-ins, 446 binary features, 30 classes, 5,010 records; dataset_location.tgz in option path"
+    members = ("bangkok",)
+    count = 5_010
+    width = 446
+    classes = 30
+    trained = 1_200
+
+
+class Purchase100(MembershipTable):
+    """Shopping baskets."""
+
+    name = "purchase"
+    doc = "shopping baskets, 600 binary features, 100 classes, 197,324 records; dataset_purchase.tgz in option path"
+    members = ("dataset_purchase",)
+    count = 197_324
+    width = 600
+    classes = 100
+    trained = 10_000
+
+
+class Texas100(MembershipTable):
+    """Hospital stays."""
+
+    name = "texas"
+    doc = "hospital stays, 6,169 binary features, 100 classes, 67,330 records; dataset_texas.tgz in option path"
+    members = ("texas/100/feats", "texas/100/labels")
+    count = 67_330
+    width = 6_169
+    classes = 100
+    trained = 10_000

@@ -30,7 +30,7 @@ from pydantic import Field
 
 from trainables.data import records
 from trainables.data.options import InFolder, Limit, Seed
-from trainables.data.source import PartOption, PublishedSource, files_in, wrong_file
+from trainables.data.source import Published, files_in, wrong_file
 from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task
 
 
@@ -113,26 +113,21 @@ ABALONE_COLUMNS: dict[str, Rule] = {
 LEAST_RINGS, MOST_RINGS, OLDER = 1, 29, 10
 
 
-class AbaloneOptions(PartOption, Limit, InFolder):
-    """Options of Abalone."""
-
-    target: Literal["older", "rings"] = Field("older", description="what is predicted", examples=["rings"])
-
-
-class Abalone(PublishedSource[AbaloneOptions]):
+class Abalone(Published, Limit, InFolder):
     """`data: {source: abalone, path: DIR, target: older}`."""
 
     name = "abalone"
     doc = "sizes and weights of shells, 2 classes by age or the number of rings, 3,133 + 1,044 records; option path"
-    asks = AbaloneOptions
 
-    def declared(self, asked: AbaloneOptions) -> DatasetSpec:
+    target: Literal["older", "rings"] = Field("older", description="what is predicted", examples=["rings"])
+
+    def declared(self) -> DatasetSpec:
         """The facts."""
-        older = asked.target == "older"
+        older = self.target == "older"
         return DatasetSpec(
             dataset=self.name,
             task=Task.CLASSIFICATION if older else Task.REGRESSION,
-            n=asked.used(ABALONE_TRAIN),
+            n=self.used(ABALONE_TRAIN),
             n_validation=ABALONE_TEST,
             features={"shell": InputSpec(shape=(width(ABALONE_COLUMNS),))},
             classes=2 if older else None,
@@ -140,11 +135,11 @@ class Abalone(PublishedSource[AbaloneOptions]):
             target_high=1.0 if older else MOST_RINGS,
         )
 
-    def files(self, asked: AbaloneOptions) -> list[Path]:
+    def files(self) -> list[Path]:
         """abalone.data. Raises InvalidValue."""
-        return files_in(self.name, asked.path, ["abalone"], ["abalone.data"])
+        return files_in(self.name, self.path, ["abalone"], ["abalone.data"])
 
-    def records(self, asked: AbaloneOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records. Raises InvalidValue (columns, sexes, numbers, rings, count)."""
         table = TextTable(files[0], ABALONE_COLUMNS, ",")
         records.check_count(facts, str(files[0]), len(table.last), ABALONE_TRAIN + ABALONE_TEST)
@@ -199,37 +194,32 @@ ADULT_COLUMNS: dict[str, Rule] = {
 """Categories as adult.names lists them ("?" is missing), bounds as declared here."""
 
 
-class AdultOptions(PartOption, Limit, InFolder):
-    """Options of Adult."""
+class Adult(Published, Limit, InFolder):
+    """`data: {source: adult, path: DIR, form: a9a, split: holdout}`."""
+
+    name = "adult"
+    doc = "census income, 2 classes, 32,561 + 16,281 records; a9a or UCI files in option path"
 
     form: Literal["a9a", "raw"] = Field("a9a", description="which of the published forms is read", examples=["raw"])
     split: Literal["holdout", "test"] = Field(
         "holdout", description="which records are the validation", examples=["test"]
     )
 
-
-class Adult(PublishedSource[AdultOptions]):
-    """`data: {source: adult, path: DIR, form: a9a, split: holdout}`."""
-
-    name = "adult"
-    doc = "census income, 2 classes, 32,561 + 16,281 records; a9a or UCI files in option path"
-    asks = AdultOptions
-
-    def declared(self, asked: AdultOptions) -> DatasetSpec:
+    def declared(self) -> DatasetSpec:
         """The facts."""
-        held_out = asked.split == "holdout"
+        held_out = self.split == "holdout"
         n, validation = (TRAIN_FILE - HELD_OUT, HELD_OUT) if held_out else (TRAIN_FILE, TEST_FILE)
-        size = A9A_WIDTH if asked.form == "a9a" else width(ADULT_COLUMNS)
-        return self.classified(2, asked.used(n), validation, person=InputSpec(shape=(size,)))
+        size = A9A_WIDTH if self.form == "a9a" else width(ADULT_COLUMNS)
+        return self.classified(2, self.used(n), validation, person=InputSpec(shape=(size,)))
 
-    def files(self, asked: AdultOptions) -> list[Path]:
+    def files(self) -> list[Path]:
         """Of training and, where they are the validation, of test records. Raises InvalidValue."""
-        folder, *names = ("a9a", "a9a", "a9a.t") if asked.form == "a9a" else ("adult", "adult.data", "adult.test")
-        return files_in(self.name, asked.path, [folder], names[: 1 if asked.split == "holdout" else 2])
+        folder, *names = ("a9a", "a9a", "a9a.t") if self.form == "a9a" else ("adult", "adult.data", "adult.test")
+        return files_in(self.name, self.path, [folder], names[: 1 if self.split == "holdout" else 2])
 
-    def records(self, asked: AdultOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 earns more than $50,000. Raises InvalidValue."""
-        parts = [(_read_a9a if asked.form == "a9a" else _read_adult)(file) for file in files]
+        parts = [(_read_a9a if self.form == "a9a" else _read_adult)(file) for file in files]
         for file, part, expected in zip(files, parts, (TRAIN_FILE, TEST_FILE), strict=False):
             records.check_count(facts, str(file), len(part), expected)
         people = parts[0]
@@ -298,8 +288,11 @@ NUMERIC: dict[str, Rule] = {str(number): DeclaredRange(*ends) for number, ends i
 """The 24 columns, in order; the file's authors published no names for them."""
 
 
-class GermanCreditOptions(PartOption, Limit, InFolder):
-    """Options of German Credit."""
+class GermanCredit(Published, Limit, InFolder):
+    """`data: {source: german_credit, path: DIR, form: raw, scale: unit, split: 0, judge: test}`."""
+
+    name = "german_credit"
+    doc = "credit applications, 2 classes, 400 + 300 of 1,000 records; UCI files in option path"
 
     form: Literal["raw", "numeric"] = Field(
         "raw", description="which of the published forms is read", examples=["numeric"]
@@ -326,37 +319,26 @@ class GermanCreditOptions(PartOption, Limit, InFolder):
         variance = np.where(kinds > 0, share * (1 - share), 1 / 12)
         return share.astype(np.float32), np.sqrt(variance).astype(np.float32)
 
-
-class GermanCredit(PublishedSource[GermanCreditOptions]):
-    """`data: {source: german_credit, path: DIR, form: raw, scale: unit, split: 0, judge: test}`."""
-
-    name = "german_credit"
-    doc = "credit applications, 2 classes, 400 + 300 of 1,000 records; UCI files in option path"
-    asks = GermanCreditOptions
-
-    def declared(self, asked: GermanCreditOptions) -> DatasetSpec:
+    def declared(self) -> DatasetSpec:
         """The facts."""
-        mean, deviation = asked.moments()
+        mean, deviation = self.moments()
         low, high = float((-mean / deviation).min()), float(((1 - mean) / deviation).max())
         applicant = InputSpec(shape=mean.shape, low=low, high=high)
-        return self.classified(2, asked.used(GERMAN_TRAIN), GERMAN_HELD_OUT, applicant=applicant)
+        return self.classified(2, self.used(GERMAN_TRAIN), GERMAN_HELD_OUT, applicant=applicant)
 
-    def files(self, asked: GermanCreditOptions) -> list[Path]:
+    def files(self) -> list[Path]:
         """That of the form. Raises InvalidValue."""
-        name = "german.data" if asked.form == "raw" else "german.data-numeric"
-        return files_in(self.name, asked.path, ["german_credit"], [name])
+        name = "german.data" if self.form == "raw" else "german.data-numeric"
+        return files_in(self.name, self.path, ["german_credit"], [name])
 
-    def records(self, asked: GermanCreditOptions, facts: DatasetSpec, files: list[Path]) -> Dataset:
+    def records(self, facts: DatasetSpec, files: list[Path]) -> Dataset:
         """The records; class 1 is good credit. Raises InvalidValue."""
-        table = TextTable(files[0], asked.columns)
+        table = TextTable(files[0], self.columns)
         records.check_count(facts, str(files[0]), len(table.last), GERMAN_RECORDS)
         good = table.codes("labels 1 (good) and 2 (bad)", {"2": 0, "1": 1}, table.last)
-        mean, deviation = asked.moments()
+        mean, deviation = self.moments()
         applicants = {"applicant": (table.inputs() - mean) / deviation}
-        order = np.random.default_rng([SPLIT_SEED, asked.split]).permutation(GERMAN_RECORDS)
+        order = np.random.default_rng([SPLIT_SEED, self.split]).permutation(GERMAN_RECORDS)
         holdout, test = np.split(order[GERMAN_TRAIN:], [GERMAN_HELD_OUT])
-        judged = test if asked.judge == "test" else holdout
+        judged = test if self.judge == "test" else holdout
         return records.parted(facts, applicants, good, order[: facts.n], judged, table.ids)
-
-
-ABALONE, ADULT, GERMAN_CREDIT = Abalone(), Adult(), GermanCredit()

@@ -25,7 +25,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.spec.sweep_budget import SweepBudget, budget_of
 from sweeps.store.records import Extension
 from tests.sweeps.fake_workers import SPEC
-from trainables.data.packaged import UNIFORM
+from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.system import PrivacyPlan, PrivacyTarget, Refusal
 
@@ -141,7 +141,7 @@ def test_an_extension_leaves_the_parts_as_they_are() -> None:
 # Plans are fitted to a rule of the whole sweep: never beyond it, and near to it.
 
 TOY = SYSTEMS["noisy-mean"]
-FACTS = UNIFORM.facts({"n": 1000})
+FACTS = SOURCES["uniform"].facts({"n": 1000})
 TARGET = PrivacyTarget(epsilon=1.0, delta=1e-5)
 
 
