@@ -49,7 +49,7 @@ from trainables.data.options import InFolder, Limit, Whole
 from trainables.data.source import Published, existing, files_in, find_folder, unpacked, wrong_file
 from trainables.data.splits import (
     CONTENT,
-    PartSplit,
+    HashSplit,
     PublishedTestOptions,
     SharedValidationOptions,
     TestSplit,
@@ -113,13 +113,18 @@ class Mnist(Published, Limit, InFolder):
         return ValidationSplit(share=chosen.share, id=CONTENT, key=chosen.key, private=private)
 
     def declared(self) -> DatasetSpec:
-        """The facts. Raises InvalidValue (classes)."""
+        """The facts. Raises InvalidValue (classes, and what does not go with a part)."""
         classes = self.classes
         if not 2 <= classes <= DIGITS or (classes < DIGITS and self.limit is not None):
             remedy = "The records of so many digits are kept, the first ones: leave out one of the two options."
             raise InvalidValue("data.classes", classes, f"2 to {DIGITS}, and without `limit`", remedy)
         n, validation = self.used(MNIST_TRAIN if classes == DIGITS else sum(MNIST_TRAIN_OF[:classes])), self.parted
         held = 0 if self.test is not None else self.tested
+        if self.part is not None and validation is not None:
+            check_beside("data.validation", validation, "data.part", HashSplit(id=CONTENT, key=self.part.key))
+        if self.part is not None and self.test is not None and self.test.records == "private":
+            expected = "public beside data.part: both sweeps may read the same test records, which nothing parts"
+            raise InvalidValue("data.test.records", "private", expected, "Declare them public, or leave data.part out.")
         if validation is not None:
             held = share_of_records("data.validation", validation.share, n)
         trained = n if validation is None else n - held
@@ -148,14 +153,6 @@ class Mnist(Published, Limit, InFolder):
     def validates_within(self) -> bool:
         """Whether a share of the training records validates."""
         return self.validation is not None
-
-    def check_part(self, part: PartSplit) -> None:
-        """Validation by another hash, and no private test records: nothing parts those. Raises InvalidValue."""
-        if self.parted is not None:
-            check_beside("data.validation", self.parted, "data.part", part)
-        if self.test is not None and self.test.records == "private":
-            expected = "public beside data.part: both sweeps may read the same test records, which nothing parts"
-            raise InvalidValue("data.test.records", "private", expected, "Declare them public, or leave data.part out.")
 
     def declared_test(self) -> TestSplit | None:
         """See `FeaturedSource.held_out`."""

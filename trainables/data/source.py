@@ -210,10 +210,6 @@ class Published(PartOption):
         """Whether the validation records are some of those that are parted."""
         return False
 
-    def check_part(self, part: PartSplit) -> None:
-        """Raises InvalidValue where something else is asked that does not go with a part."""
-        return None
-
     def declared_test(self) -> TestSplit | None:
         """See `FeaturedSource.held_out`."""
         return None
@@ -268,11 +264,7 @@ class PublishedSource(FeaturedSource[Published]):
     def _parted(self, asked: Published) -> tuple[PartSplit | None, DatasetSpec]:
         """The part, and the facts of all records. Raises InvalidValue."""
         facts = asked.declared()
-        if asked.part is None:
-            return None, facts
-        part = asked.part.part(facts.n, asked.parted_by)
-        asked.check_part(part)
-        return part, facts
+        return None if asked.part is None else asked.part.part(facts.n, asked.parted_by), facts
 
 
 # Published files: where they lie, and what is in them.

@@ -177,15 +177,7 @@ class MovieLens(Published, Limit, InFolder):
         else:
             trained, judged = self._users()
             n, validation, features = len(trained), len(judged), movie
-        return DatasetSpec(
-            dataset=self.name,
-            task=Task.RATING,
-            n=self.used(n),
-            n_validation=validation,
-            features=features,
-            classes=STARS,
-            unit=self.unit,
-        )
+        return replace(self.classified(STARS, self.used(n), validation, **features), task=Task.RATING, unit=self.unit)
 
     def files(self) -> list[Path]:
         """The one with ratings. Raises InvalidValue."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -123,17 +123,10 @@ class Abalone(Published, Limit, InFolder):
 
     def declared(self) -> DatasetSpec:
         """The facts."""
-        older = self.target == "older"
-        return DatasetSpec(
-            dataset=self.name,
-            task=Task.CLASSIFICATION if older else Task.REGRESSION,
-            n=self.used(ABALONE_TRAIN),
-            n_validation=ABALONE_TEST,
-            features={"shell": InputSpec(shape=(width(ABALONE_COLUMNS),))},
-            classes=2 if older else None,
-            target_low=0.0 if older else LEAST_RINGS,
-            target_high=1.0 if older else MOST_RINGS,
-        )
+        shell = InputSpec(shape=(width(ABALONE_COLUMNS),))
+        facts = self.classified(2, self.used(ABALONE_TRAIN), ABALONE_TEST, shell=shell)
+        rings = {"task": Task.REGRESSION, "classes": None, "target_low": LEAST_RINGS, "target_high": MOST_RINGS}
+        return facts if self.target == "older" else replace(facts, **rings)  # type: ignore[arg-type]
 
     def files(self) -> list[Path]:
         """abalone.data. Raises InvalidValue."""
