@@ -35,12 +35,11 @@ from pydantic import Field
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
 from trainables.data import records
-from trainables.data.options import Option, Options, apart, listed, read
-from trainables.data.source import DataSource, FeaturedSource
+from trainables.data.options import Option, apart, listed, read
+from trainables.data.source import DataSource, FeaturedSource, PartOption
 from trainables.data.splits import (
     PART,
     VALIDATION,
-    PartOptions,
     PartSplit,
     RecordsOptions,
     dataset_within,
@@ -54,7 +53,7 @@ _SOURCE = "data.source"
 _REMEDY = "A data source is an object as `trainables.data.source.DataSource` says: see packaged.py beside it."
 
 
-class OwnOptions(Options):
+class OwnOptions(PartOption):
     """What is read here, and never handed to the module."""
 
     validation: RecordsOptions | None = Field(
@@ -62,12 +61,6 @@ class OwnOptions(Options):
         description="{records: private or public}, whose the validation records are; budget_share and bins of private "
         "ones",
         examples=[{"records": "private", "budget_share": 0.1}],
-    )
-    part: PartOptions | None = Field(
-        None,
-        description="{use: tuning or final, share}: of the training records by unit, or by the `ids` that the module "
-        "declares",
-        examples=[{"use": "tuning", "share": 0.2}],
     )
 
 

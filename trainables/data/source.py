@@ -167,7 +167,7 @@ class PartOption(Options):
     part: PartOptions | None = Field(
         None,
         description="{use: tuning or final, share}: the part of the training records that tunes, or that of the final "
-        "run, by a hash of each record's own content, or of whose it is",
+        "run, by a hash of each record's own content, of its id, or of whose it is",
         examples=[{"use": "tuning", "share": 0.2}],
     )
 

@@ -479,10 +479,6 @@ class Schema:
                 raise InvalidValue("data.columns", taken, expected, "Rename the column.")
         if self.label in asked.columns and self.tokens is None:
             raise InvalidValue("data.columns", self.label, "inputs only, not the label", "Remove it from `columns`.")
-        for option, one in (("weight", asked.weight), ("groups", asked.groups)):
-            if one is not None and one.column == self.label:
-                expected = f"the name of a column other than the label, {self.label}"
-                raise InvalidValue(f"data.{option}.column", one.column, expected, "Name it.")
 
     def _label_of_tokens(self, asked: TableOptions) -> Column | None:
         """The column whose tokens are predicted; None where the label is another. Raises InvalidValue."""

@@ -102,10 +102,8 @@ def _reviews(facts: DatasetSpec, file: Path) -> tuple[list[str], NDArray[np.int6
     except ValueError as error:
         raise QuotesRecords("data.path", str(file), f"UTF-8 CSV with the columns label and text ({error})") from error
     records.check_count(facts, str(file), len(frame), REVIEWS)
-    if frame["label"].dtype.kind not in "iu":
-        raise InvalidValue("data.path", str(file), "a label 0 or 1 in every record", "Fetch the file again.")
     # Markup is cut here: its tag names would count as words.
-    return [text.lower().replace("<br />", " ") for text in frame["text"]], frame["label"].to_numpy(np.int64)
+    return [text.lower().replace("<br />", " ") for text in frame["text"]], frame["label"].to_numpy()
 
 
 def _coded_reviews(texts: list[str], labels: NDArray[np.int64], code: Callable[[str], int | None]) -> Split:
@@ -298,8 +296,6 @@ class MembershipTable(Published, InFolder):
         folder = files[0].parent
         records.check_count(facts, str(folder), len(tables[0]), self.count)
         features, labels = (tables[0], tables[1][:, 0]) if len(tables) == 2 else (tables[0][:, 1:], tables[0][:, 0])
-        if features.shape[1] != self.width:
-            raise wrong_file(folder, f"{self.width} features, found {features.shape[1]}")
         if not np.isin(features, (0.0, 1.0)).all():
             raise wrong_file(folder, "features that are 0 or 1")
         order = records.drawn(self.count, self.seed)

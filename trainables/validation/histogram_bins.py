@@ -207,17 +207,6 @@ def _binned(
     return Cells(number, edges, np.tile(values, 2), right, most, lambda judged: judged.right.astype(np.int64), metrics)
 
 
-def loss_cells() -> Cells:
-    """Wrong or right x bin of the loss."""
-    return _binned(lambda judged: judged.losses, LOSSES, _LOSS_VALUES, float(_LOSS_VALUES[-1]), "accuracy", "loss")
-
-
-def token_cells(own_loss: bool = False) -> Cells:
-    """Bin of a record's loss, of which nothing else follows where it is the user's own."""
-    metrics = ("loss",) if own_loss else ("loss", "perplexity")
-    return _binned(lambda judged: judged.losses, TOKEN_EDGES, _TOKEN_VALUES, float(_TOKEN_VALUES[-1]), *metrics)
-
-
 def error_cells(span: float, *metrics: str) -> Cells:
     """Bin of the absolute error over the public range of targets."""
     edges: Floats = (np.arange(ERROR_BINS + 1) / ERROR_BINS) ** 2
@@ -283,11 +272,14 @@ def _cells_for(facts: DatasetSpec, bins: Bins) -> Cells:
     if facts.task is Task.REGRESSION:
         return error_cells(facts.target_high - facts.target_low, "rmse", *(() if facts.own_loss else ("loss",)))
     if facts.task is Task.TOKENS:
-        return token_cells(facts.own_loss)
+        metrics = ("loss",) if facts.own_loss else ("loss", "perplexity")
+        return _binned(lambda judged: judged.losses, TOKEN_EDGES, _TOKEN_VALUES, float(_TOKEN_VALUES[-1]), *metrics)
     assert facts.classes is not None
     if facts.task is Task.RATING:
         return error_cells(float(facts.classes - 1), "rmse", "accuracy")
-    return score_cells(facts.classes, not facts.own_loss) if facts.classes == 2 or bins == "score" else loss_cells()
+    if facts.classes == 2 or bins == "score":
+        return score_cells(facts.classes, not facts.own_loss)
+    return _binned(lambda judged: judged.losses, LOSSES, _LOSS_VALUES, float(_LOSS_VALUES[-1]), "accuracy", "loss")
 
 
 def reported(facts: DatasetSpec, bins: Bins) -> frozenset[str]:

@@ -18,15 +18,7 @@ from trainables.measures.quality import of_groups
 from trainables.metrics import share_error
 from trainables.system import DatasetSpec, Groups, Task
 from trainables.validation.evaluate import area_under_curve
-from trainables.validation.histogram_bins import (
-    GroupedCells,
-    Judgements,
-    cells_for,
-    error_cells,
-    loss_cells,
-    score_cells,
-    token_cells,
-)
+from trainables.validation.histogram_bins import GroupedCells, Judgements, cells_for, error_cells, score_cells
 
 N = 4000
 WIDE = (1.0, 1e9)
@@ -101,8 +93,9 @@ def test_ratings_and_regressions_give_a_root_mean_square():
     assert found["loss"] == pytest.approx(found["rmse"] ** 2)
 
 
+LOSSES, TOKENS = (cells_for(facts(task), "loss") for task in (Task.CLASSIFICATION, Task.TOKENS))
 RATINGS = error_cells(2.0, "rmse", "accuracy")
-LAYOUTS = [score_cells(2), score_cells(4), loss_cells(), error_cells(2.0, "rmse", "loss"), RATINGS, token_cells()]
+LAYOUTS = [score_cells(2), score_cells(4), LOSSES, error_cells(2.0, "rmse", "loss"), RATINGS, TOKENS]
 
 
 @pytest.mark.parametrize("cells", LAYOUTS, ids=["two", "four", "loss", "regression", "rating", "tokens"])
@@ -121,7 +114,7 @@ def test_outputs_that_are_no_numbers_have_a_cell_too_and_it_is_wrong(cells):
 
 @pytest.mark.parametrize(
     ("cells", "classes"),
-    [(score_cells(2), 2), (score_cells(4), 4), (loss_cells(), 4), (RATINGS, 3), (token_cells(), 4)],
+    [(score_cells(2), 2), (score_cells(4), 4), (LOSSES, 4), (RATINGS, 3), (TOKENS, 4)],
     ids=["two", "four", "loss", "rating", "tokens"],
 )
 def test_stated_errors_are_those_of_the_noise_and_of_the_sample(cells, classes):
