@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from dpcore.checks import InvalidValue, QuotesRecords
 from trainables import plugins
 from trainables.data import records, table_file
-from trainables.data.encoded import pixels, token_codes
 from trainables.data.options import read
 from trainables.data.source import FeaturedSource
 from trainables.data.splits import PartSplit, TestSplit, one_spelling
 from trainables.data.table_declaration import JOINED, MASKED_SHARE, Column, Schema, TableOptions, features_of
-from trainables.data.table_file import ColumnKind, column_of
+from trainables.data.table_file import ColumnKind, column_of, pixels, token_codes
 from trainables.kept import Made, created, kept, mapped
 from trainables.metrics import LOSS, MASKED
 from trainables.plugins import OBJECT

@@ -38,7 +38,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from dpcore.checks import InvalidValue
-from trainables.data.encoded import tokens_of
 from trainables.data.options import Bounds, Options, Text, Whole, bounds
 from trainables.data.splits import (
     PART,
@@ -52,6 +51,7 @@ from trainables.data.splits import (
     check_file,
     share_of_records,
 )
+from trainables.data.table_file import tokens_of
 from trainables.metrics import LOSS, MASKED, TOKEN_LOSSES
 from trainables.plugins import OBJECT
 from trainables.system import MASK, DatasetSpec, Groups, InputSpec, Task, Weights, with_mask_specs
