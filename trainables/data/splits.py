@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import PurePath
@@ -304,13 +303,21 @@ class PublishedTestOptions(Options):
 class TestOptions(ApartOptions, PublishedTestOptions):
     """Of test records: a share of all, or a file of public ones."""
 
-    def split(self, n: int, unit: Unit | None, validation: ValidationSplit) -> TestSplit:
-        """What it says of `n` records or units. Raises InvalidValue."""
+    def split(self, n: int, unit: Unit | None, path: str, validation: ValidationSplit) -> TestSplit:
+        """What it says of `n` records or units in the file `path`. Raises InvalidValue."""
         private = self.records == "private"
         if self.path is not None:
             if private:
                 remedy = "Part them off by a hash of an id (share, id), or declare them public."
                 raise InvalidValue(f"{TEST}.records", "private", "public for a file of their own", remedy)
+            for option, other in (("data.path", path), (f"{VALIDATION}.path", validation.path)):
+                if other is not None and overlap(self.path, other):
+                    expected = f"a file apart from {other}, which {option} names"
+                    remedy = (
+                        "Give a file that no trial reads, outside of its folder, or part test records off by `share` "
+                        "and `id`."
+                    )
+                    raise InvalidValue(f"{TEST}.path", self.path, expected, remedy)
             return TestSplit(n=self.in_file(TEST), private=False, path=self.path, key=TEST_KEY)
         found = self.by_hash(TEST, unit, TEST_KEY)
         taken = share_of_records(TEST, found.share, n)
@@ -422,24 +429,6 @@ def contents(split: Split) -> NDArray[np.generic]:
             digest.update(np.ascontiguousarray(column[row]).tobytes())
         found[row] = digest.hexdigest()
     return found
-
-
-def check_file(test: TestSplit | None, others: Mapping[str, str | None]) -> None:
-    """A test file holds nothing that is trained on or validated by.
-
-    others  {option: the file or folder that it names, if it names one}
-    Raises InvalidValue.
-    """
-    if test is None or test.path is None:
-        return
-    for option, other in others.items():
-        if other is not None and overlap(test.path, other):
-            raise InvalidValue(
-                f"{TEST}.path",
-                test.path,
-                f"a file apart from {other}, which {option} names",
-                "Give a file that no trial reads, outside of its folder, or part test records off by `share` and `id`.",
-            )
 
 
 def overlap(one: str, other: str) -> bool:

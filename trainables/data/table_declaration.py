@@ -48,7 +48,6 @@ from trainables.data.splits import (
     ValidationOptions,
     ValidationSplit,
     check_beside,
-    check_file,
     share_of_records,
 )
 from trainables.data.table_file import tokens_of
@@ -346,9 +345,8 @@ class Schema:
         self.validation = ValidationSplit()
         if asked.validation is not None:
             self.validation = asked.validation.split(self.own, asked.unit, path)
-        self.test = None if asked.test is None else asked.test.split(self.own, asked.unit, self.validation)
+        self.test = None if asked.test is None else asked.test.split(self.own, asked.unit, path, self.validation)
         self._check_splits()
-        check_file(self.test, {"data.path": path, f"{VALIDATION}.path": self.validation.path})
         self.texts, self.numbers = self._texts(asked), self._numbers()
 
     @property

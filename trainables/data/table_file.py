@@ -178,11 +178,6 @@ def file_columns(where: object, form: str | None = None) -> tuple[FileColumn, ..
     return tuple(column_of(name, type_) for name, type_ in zip(names, held.types, strict=True))
 
 
-def form_of(where: object, form: str | None) -> str:
-    """csv or parquet: as declared, else by the name of the file."""
-    return form or ("csv" if str(where).lower().rstrip("/").endswith(CSV_ENDINGS) else "parquet")
-
-
 def _place(path: str) -> tuple[fs.FileSystem, str]:
     """Where a path or URL lies, and what it is called there."""
     from pyarrow import fs
@@ -292,7 +287,8 @@ def _opened(where: object, form: str | None) -> Iterator[tuple[str, str]]:
 
     if not isinstance(where, str) or not where:
         raise InvalidValue("data.path", where, "a file, a folder or a URL of Parquet or CSV", "Set data.path.")
-    path, kind, remedy = where, form_of(where, form), "Check data.path and data.format."
+    path, remedy = where, "Check data.path and data.format."
+    kind = form or ("csv" if path.lower().rstrip("/").endswith(CSV_ENDINGS) else "parquet")
     try:
         yield path, kind
     except FileNotFoundError as error:
