@@ -466,15 +466,13 @@ class Schema:
 
     def _check_columns(self, asked: TableOptions) -> None:
         apart = {column.name for column in self.columns if column.own_feature}
+        padded = [column.name for column in self.columns if column.padding is not None]
+        taken = {name + MASK: f"so the mask of {name} is called" for name in padded}
         if JOINED in apart and len(apart) < len(self.columns):
-            expected = (
-                f"another name of this column: as {JOINED!r} models are asked with all plain columns side by side"
-            )
-            raise InvalidValue("data.columns", JOINED, expected, "Rename the column.")
-        for column in self.columns:
-            if column.padding is not None and (taken := column.name + MASK) in asked.columns:
-                expected = f"another name of this column: so the mask of {column.name} is called"
-                raise InvalidValue("data.columns", taken, expected, "Rename the column.")
+            taken[JOINED] = f"as {JOINED!r} models are asked with all plain columns side by side"
+        for name, why in taken.items():
+            if name in asked.columns:
+                raise InvalidValue("data.columns", name, f"another name of this column: {why}", "Rename the column.")
         if self.label in asked.columns and self.tokens is None:
             raise InvalidValue("data.columns", self.label, "inputs only, not the label", "Remove it from `columns`.")
 

@@ -109,7 +109,12 @@ def _reviews(facts: DatasetSpec, file: Path) -> tuple[list[str], NDArray[np.int6
 def _coded_reviews(texts: list[str], labels: NDArray[np.int64], code: Callable[[str], int | None]) -> Split:
     """A review and its label as one text decide its part, whatever its words are coded by."""
     ids = np.array([f"{label} {text}" for label, text in zip(labels, texts, strict=True)], dtype=object)
-    return Split(inputs={"words": _coded([_WORD.findall(text) for text in texts], code)}, targets=labels, ids=ids)
+    words = np.zeros((len(texts), LENGTH), dtype=np.int64)
+    for row, text in zip(words, texts, strict=True):
+        known = [found for word in _WORD.findall(text) if (found := code(word)) is not None][-LENGTH:]
+        if known:
+            row[-len(known) :] = known
+    return Split(inputs={"words": words}, targets=labels, ids=ids)
 
 
 def _most_frequent(reviews: list[list[str]]) -> dict[str, int]:
@@ -120,15 +125,6 @@ def _most_frequent(reviews: list[list[str]]) -> dict[str, int]:
 
 def _hash(word: str) -> int:
     return zlib.crc32(word.encode()) % (CODES - 1) + 1
-
-
-def _coded(reviews: list[list[str]], code: Callable[[str], int | None]) -> NDArray[np.int64]:
-    out = np.zeros((len(reviews), LENGTH), dtype=np.int64)
-    for row, review in zip(out, reviews, strict=True):
-        known = [found for word in review if (found := code(word)) is not None][-LENGTH:]
-        if known:
-            row[-len(known) :] = known
-    return out
 
 
 # MovieLens

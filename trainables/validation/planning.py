@@ -155,11 +155,13 @@ def _with(
         adjacency=target.adjacency,
         unit=target.unit,
     )
+    each = "the report" if len(at) == 1 else f"each of {len(at)} reports"
     own = [line for line in plan.guarantee.assumptions if line != PUBLIC_VALIDATION]
     lines = dict.fromkeys((*counted.assumptions, *own, *([private.assumption] if reports.parallel else ())))
     return replace(
         plan,
-        description=f"{plan.description}; {_in_words(histogram, len(at))}",
+        description=f"{plan.description}; {each} on validation records is one histogram of {histogram.cells} counts "
+        f"with Gaussian noise of {histogram.deviation:.4g} records on each",
         guarantee=replace(resting_on(counted, [plan.guarantee]), assumptions=tuple(filter(None, lines))),
         # They count training alone.
         beside=(),
@@ -167,19 +169,7 @@ def _with(
     )
 
 
-def _in_words(histogram: NoisyHistogram, reports: int) -> str:
-    each = "the report" if reports == 1 else f"each of {reports} reports"
-    return (
-        f"{each} on validation records is one histogram of {histogram.cells} counts with Gaussian noise of "
-        f"{histogram.deviation:.4g} records on each"
-    )
-
-
-OF_SEVERAL_VALUES = {
-    "auc": "classes",
-    "average_precision": "classes",
-    "r2": "targets",
-}
+OF_SEVERAL_VALUES = {"auc": "classes", "average_precision": "classes", "r2": "targets"}
 """{metric that records of one value leave undefined: what these are values of}"""
 
 
