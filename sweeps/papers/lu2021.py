@@ -313,13 +313,8 @@ CLOSE = 0.05
 """Accuracies and leaks that differ by no more agree."""
 SLACK = 0.03
 """How far two losses may differ and count as equal, unless the answers are too few to tell."""
-SIGMAS = 3.0
 EXCEPTED = ("mnist", "adult")
 """Finding 3 names them: models that hardly leak without noise."""
-ALLOWED = "What may be passed is two standard errors of the answers that were asked, and at least a fixed slack."
-UNLIKE = (
-    "Equal names are no equal privacy: a mu of one answer against (epsilon, delta) of all; and Algorithm 1 is refuted."
-)
 
 
 def reproduce(run: papers.Reproduction) -> None:
@@ -370,41 +365,36 @@ def hold(run: papers.Reproduction, found: Sequence[SetResult]) -> None:
 
 def _set(run: papers.Reproduction, one: SetResult) -> None:
     """Table V's row and the figure of one data set."""
-    row, curves = ROWS[one.set.row], one.curves()
-    train, test = one.convexified
-    times = row.records / one.set.records
+    row, curves, times = ROWS[one.set.row], one.curves(), ROWS[one.set.row].records / one.set.records
+    smaller = f": Dz, and with it the noise, is {times:.3g} times the paper's" if times != 1 else ", as in the paper"
     values: dict[str, Any] = {
-        "row": row.name,
-        "where": f"Figure {one.set.figure}, {row.name}",
+        "one": one,
         "printed": row,
-        "train": train,
-        "test": test,
-        "leak": one.leak,
+        "train": one.convexified[0],
+        "test": one.convexified[1],
+        "where": f"Figure {one.set.figure}, {row.name}",
         "close": CLOSE,
         "slack": slack(one),
-        "allowed": ALLOWED,
-        "sizes": f"{one.set.records} records here, {row.records} in the paper.",
-        "smaller": f"{one.set.records} records, as in the paper."
-        if times == 1
-        else f"{one.set.records} records: Dz, and with it the noise, is {times:.3g} times the paper's.",
-        "chance": _chance(one),
+        "smaller": f"{one.set.records} records{smaller}.",
     }
     run.hold("table_v", values)
     if one.original is not None:
         run.hold("original", {**values, "original": one.original[1], "enough": one.original[1] - CLOSE})
     laplace, gaussian = curves[LAPLACE], curves[GAUSSIAN]
-    lowest = laplace[0].epsilon
     for method, curve in ((GAUSSIAN, gaussian), (LAPLACE, laplace)):
         rise = max((b.loss - a.loss for a, b in pairwise(curve)), default=0.0)
-        own = {**values, "method": method, "lowest": lowest, "first": curve[0], "last": curve[-1], "rise": rise}
+        own = {**values, "method": method, "first": curve[0], "last": curve[-1], "rise": rise}
         run.hold("noise", own)
         enough = 100.0 if method == LAPLACE or one.set.name == "location" else 10.0
         if late := [point for point in curve if point.epsilon >= enough]:
             loss = max(point.loss for point in late)
             run.hold("gone", {**own, "from_epsilon": late[0].epsilon, "late_loss": loss})
-        if method == LAPLACE:
-            # Only a pure epsilon has this bound.
-            run.hold("bounded", {**own, **_bound(curve[0], SIGMAS * math.sqrt(0.5 / one.answers))})
+    # Only a pure epsilon has this bound.
+    first, error = laplace[0], 3 * math.sqrt(0.5 / one.answers)
+    plotted, tight = plotted_leakage_bound(first.epsilon), advantage_bound(first.epsilon)
+    more = " The attack contradicts the claimed epsilon." if first.leak > tight + error else ""
+    bounds = {"plotted": plotted, "tight": tight, "may_leak": plotted + error, "error": error, "contradicted": more}
+    run.hold("bounded", {**values, "first": first, **bounds})
     at = {point.epsilon: point.loss for point in gaussian}
     # Where trials of one law failed, the other has nothing to be held against.
     if gaps := [point.loss - at[point.epsilon] for point in laplace if point.epsilon in at]:
@@ -416,26 +406,8 @@ def _set(run: papers.Reproduction, one: SetResult) -> None:
         better = [other for mine, other in pairs if other.loss < mine.loss - slack(one)]
         beaten = ", ".join(f"{other.method} at epsilon {other.epsilon:g}" for other in better)
         everywhere = f"more than {beaten}" if beaten else "at every point"
-        told = {"pairs": len(pairs), "beaten": len(better), "somewhere": beaten or "at none", "unlike": UNLIKE}
-        group = "excepted" if one.set.name in EXCEPTED else "against_sgd"
-        run.hold(group, {**values, **told, "everywhere": everywhere})
-
-
-def _chance(one: SetResult) -> str:
-    """Why noise alone does not cost half of every model's accuracy."""
-    if one.set.classes == 2:
-        return "Two classes: a coin decides, so 1 - 1/(2 accuracy)."
-    if one.convexified[1] < 0.5:
-        return "A model that is mostly wrong gains by chance what it loses to noise."
-    return "Noise alone leaves 1/classes of the answers right."
-
-
-def _bound(point: CurvePoint, error: float) -> dict[str, Any]:
-    """The attack against the claim that it is made under."""
-    plotted, tight = plotted_leakage_bound(point.epsilon), advantage_bound(point.epsilon)
-    more = " The attack contradicts the claimed epsilon." if point.leak > tight + error else ""
-    bounds = {"plotted": plotted, "tight": tight, "may_leak": plotted + error}
-    return {**bounds, "error": error, "sigmas": SIGMAS, "contradicted": more}
+        told = {"pairs": len(pairs), "beaten": len(better), "somewhere": beaten or "at none", "everywhere": everywhere}
+        run.hold("excepted" if one.set.name in EXCEPTED else "against_sgd", {**values, **told})
 
 
 def tables(found: Sequence[SetResult]) -> list[papers.ResultTable]:
