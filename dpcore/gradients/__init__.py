@@ -8,8 +8,7 @@ mean = noisy_mean_gradient(clipped, noise_multiplier=1.1, expected_batch_size=ra
 Models are judged with the records apart as well: isolated(model)(inputs).
 """
 
-from dpcore.gradients.clipped import ClippedSum, noisy_mean_gradient
-from dpcore.gradients.engine import PrivateGradients, Route
+from dpcore.gradients.engine import ClippedSum, PrivateGradients, Route, noisy_mean_gradient
 from dpcore.gradients.isolation import isolated, seeded_draws
 from dpcore.gradients.refusals import MixesExamples, NotComputed, Refused, of_the_machine
 

@@ -1,4 +1,4 @@
-"""Summed clipped gradients of units of a PyTorch model."""
+"""Summed clipped gradients of units of a PyTorch model, beside their bound, and the noisy mean made from them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -15,7 +16,6 @@ from torch import Tensor, nn
 
 from dpcore import checks
 from dpcore.gradients.check import RECORDS, Checked, isolation_check
-from dpcore.gradients.clipped import ClippedSum
 from dpcore.gradients.hooks import Columns, Passes
 from dpcore.gradients.isolation import SecretDraws
 from dpcore.gradients.layers import KINDS
@@ -23,6 +23,7 @@ from dpcore.gradients.layers.protocol import Kinds, accumulation_type
 from dpcore.gradients.precision import Name, Precision, all_digits
 from dpcore.gradients.refusals import refuse
 from dpcore.gradients.units import GhostNorms, UnitRows, automatic_factors, clip_factors
+from dpcore.noise import NoiseSource
 
 Batch = Tensor | tuple[Tensor, ...]
 
@@ -34,6 +35,19 @@ class Route(StrEnum):
     PER_RECORD = "per record"
     LOOP = "per record, one at a time"
     UNREACHED = "unreached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClippedSum:
+    """Sum over examples of gradients clipped to `clip_norm` over all parameters together. Private: not yet noised.
+
+    tensors    {parameter name: sum, shaped like the parameter}
+    clip_norm  L2 bound of one example's contribution to all tensors together; infinite where nothing was clipped: such
+               a sum has no sensitivity, and `noisy_mean_gradient` refuses it
+    """
+
+    tensors: Mapping[str, Tensor]
+    clip_norm: float
 
 
 class PrivateGradients:
@@ -231,3 +245,35 @@ def _split(columns: Columns, size: int) -> Iterable[Columns]:
 
 def _columns(batch: Batch) -> tuple[Tensor, ...]:
     return batch if isinstance(batch, tuple) else (batch,)
+
+
+def noisy_mean_gradient(
+    clipped: ClippedSum, *, noise_multiplier: float, expected_batch_size: float, noise: NoiseSource
+) -> dict[str, Tensor]:
+    """(sum + noise_multiplier * clip_norm * N(0, I)) / expected_batch_size, shaped like the parameters.
+
+    noise_multiplier     sigma over the clip norm, above 0
+    expected_batch_size  rate * n, public and fixed; never the realised size, which is a fact about the
+                         data (under add-remove, dividing by it is not covered by the proof)
+
+    An empty batch is noised like any other. Source: Abadi et al. 2016, Algorithm 1, with the public
+    divisor; Bu et al. 2020. Raises InvalidValue.
+    """
+    checks.positive_finite(
+        noise_multiplier=noise_multiplier, expected_batch_size=expected_batch_size, clip_norm=clipped.clip_norm
+    )
+    return noised_mean(clipped.tensors, noise_multiplier * clipped.clip_norm, expected_batch_size, noise)
+
+
+def noised_mean(
+    tensors: Mapping[str, Tensor], deviation: float, expected_batch_size: float, noise: NoiseSource
+) -> dict[str, Tensor]:
+    """(sum + deviation * N(0, I)) / expected_batch_size, whatever bounds the sum: no claim follows by itself."""
+    sums = list(tensors.values())
+    # One draw for all parameters: small tensors cost a call each otherwise.
+    sizes = [one.numel() for one in sums]
+    drawn = noise.fill_(torch.empty(sum(sizes), dtype=sums[0].dtype, device=sums[0].device))
+    drawn.mul_(deviation / expected_batch_size)
+    parts = [part.view_as(one) for part, one in zip(torch.split_with_sizes(drawn, sizes), sums, strict=True)]
+    torch._foreach_add_(parts, sums, alpha=1.0 / expected_batch_size)
+    return dict(zip(tensors, parts, strict=True))

@@ -79,7 +79,7 @@ class SampledGaussian:
 
         Raises InvalidValue for a sum of another clip norm.
         """
-        from dpcore.gradients import clipped as releases
+        from dpcore.gradients import engine as releases
 
         if clipped.clip_norm != self.clip_norm:
             raise checks.InvalidValue("clip_norm", clipped.clip_norm, f"the counted {self.clip_norm}")
@@ -235,7 +235,7 @@ class AverageCase:
 
     def noisy_mean(self, total: ClippedSum, noise: NoiseSource) -> dict[str, Tensor]:
         """One step, shaped like the sum's tensors. Raises InvalidValue for a sum of another clip norm."""
-        from dpcore.gradients.clipped import noised_mean
+        from dpcore.gradients.engine import noised_mean
 
         if self.clip_norm is not None and total.clip_norm != self.clip_norm:
             raise checks.InvalidValue("clip_norm", total.clip_norm, f"the planned {self.clip_norm}")

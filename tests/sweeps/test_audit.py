@@ -11,7 +11,7 @@ import torch
 
 from dpcore.audit.audit import AuditOutcome
 from dpcore.checks import InvalidValue
-from dpcore.gradients import clipped as releases
+from dpcore.gradients import engine as releases
 from dpcore.guarantee import epsilon_text
 from dpcore.selection.filters import DPCharge
 from sweeps import audit

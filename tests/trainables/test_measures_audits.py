@@ -16,7 +16,7 @@ from dpcore.audit.audit import AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.erm import LogisticRisk
 from dpcore.events import Adjacency
-from dpcore.gradients import clipped as releases
+from dpcore.gradients import engine as releases
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.sampling import PoissonSampling
 from tests.trainables.recording import audited, blobs

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dpcore.accounting import headline
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Gaussian, PoissonSampled, Repeated, UnsupportedEvent
-from dpcore.gradients import clipped as releases
+from dpcore.gradients import engine as releases
 from dpcore.guarantee import delta_text, epsilon_text
 from dpcore.sampling import PoissonSampling
 from tests.trainables.noisy_sgd_cases import BOTH, TARGET, config, fitted, given_noise, planned, tiny

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from dpcore.gradients import clipped as releases
+from dpcore.gradients import engine as releases
 from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES
 from trainables.metrics import Dependence

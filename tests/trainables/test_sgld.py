@@ -12,7 +12,7 @@ from scipy import stats
 
 from dpcore.accounting import headline
 from dpcore.events import Adjacency, Composed
-from dpcore.gradients import clipped as releases
+from dpcore.gradients import engine as releases
 from dpcore.guarantee import Status
 from dpcore.papers.wu2020 import Phase
 from tests.trainables import noisy_sgd_cases as cases
