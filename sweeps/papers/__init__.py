@@ -28,21 +28,21 @@ from functools import reduce
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import yaml
 
 from dpcore import checks
 from dpcore.checks import InvalidValue, QuotesRecords
-from sweeps.store.records import TrialState
+from sweeps.search.space import SearchGrid, Space
+from sweeps.spec.parse import load_spec
+from sweeps.spec.problems import SpecErrors
+from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import TrialRecord, TrialState
+from sweeps.store.workspace import Workspace
 from sweeps.util.log import Event
 from sweeps.util.log import say as log
-
-if TYPE_CHECKING:
-    from sweeps.spec.sections import SweepSpec
-    from sweeps.store.records import TrialRecord
-    from sweeps.store.workspace import Workspace
 
 Say = Callable[[str], None]
 """Told one line of progress."""
@@ -279,8 +279,6 @@ def full_grid(raw: Mapping[str, Any]) -> SweepSpec:
 
     raw  sections of a spec; of a list among a system's hyperparameters one is chosen
     """
-    from sweeps.search.space import SearchGrid, Space
-    from sweeps.spec.parse import load_spec
 
     systems = {name: {key: choice(one) for key, one in own.items()} for name, own in raw["systems"].items()}
     made = {**raw, "systems": systems, "data": {**raw["data"], "records_are_public": PUBLIC}}
@@ -418,7 +416,6 @@ class Reproduction:
         title  said before
         quick  whether it is run with `effort.quick` too
         """
-        from sweeps.spec.problems import SpecErrors
 
         if self.data is None or (self.effort.quick and not quick):
             return "no --data DIR" if self.data is None else "--quick"

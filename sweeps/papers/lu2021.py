@@ -18,7 +18,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -27,12 +27,9 @@ from dpcore.audit.attacks import advantage_bound
 from dpcore.papers import lu2021 as counterexamples
 from dpcore.papers.lu2021 import Bound, Counting, NeuronNoise, baseline_noise, plotted_leakage_bound, published_noise
 from sweeps import papers
+from sweeps.store.records import TrialRecord
 from trainables.planning import NOISE_MAX, NOISE_MIN
 from trainables.worker.attempt import Attempt
-
-if TYPE_CHECKING:
-    from sweeps.store.records import TrialRecord
-
 
 # What needs no data: Table I as numbers, Table VI and the OARO column by formula, and the refuted theorems.
 

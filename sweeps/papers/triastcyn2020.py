@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +29,11 @@ from dpcore.accounting import headline
 from dpcore.events import Adjacency
 from dpcore.guarantee import Notion
 from sweeps import papers
+from sweeps.store.records import TrialRecord
+from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
 from trainables.registry import SYSTEMS
 from trainables.worker.attempt import Attempt
-
-if TYPE_CHECKING:
-    from sweeps.store.records import TrialRecord
-    from sweeps.store.workspace import Workspace
-
 
 # What the paper states that needs no data: Theorems 3 and 4, Figures 1 and 5, attack success, Table 1's arithmetic.
 

@@ -18,15 +18,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpcore.mechanisms import noisy_vote
 from sweeps import papers
-
-if TYPE_CHECKING:
-    from sweeps.spec.sections import SweepSpec
-    from sweeps.store.records import TrialRecord
-
+from sweeps.spec.sections import SweepSpec
+from sweeps.store.records import TrialRecord
 
 # Trials as points, one method at one setting, and the points of a figure as curves.
 
