@@ -142,9 +142,8 @@ class Audited:
         # What it claimed when it ran: though an earlier audit refuted its code, something is left to be tested.
         self.record = next(one for one in seen.claimed(name) if one.key == key)
         if self.record.plan is None:
-            raise InvalidValue(
-                "trial", key, "a trial that was planned", f"It is {self.record.state}: {self.record.reason}"
-            )
+            why = f"It is {self.record.state}: {self.record.reason}"
+            raise InvalidValue("trial", key, "a trial that was planned", why)
         self.plan = plan = self.record.plan
         if SYSTEMS.known(plan.system) is None:
             raise InvalidValue("trial", key, f"a system that is installed, not {plan.system!r}")
@@ -153,13 +152,10 @@ class Audited:
         self.steps = self.record.step if self.record.guarantee else plan.steps
         claim = audits.dp_claim(plan if self.steps == plan.steps else replace(plan, beside=()), self.headline)
         if claim is None:
-            raise InvalidValue(
-                "trial",
-                key,
-                "a claim of differential privacy",
-                f"An audit cannot be held against {self.headline.notion}: an average does not bound what one record "
-                "shows.",
+            why = (
+                f"No audit can be held against {self.headline.notion}: an average does not bound what one record shows."
             )
+            raise InvalidValue("trial", key, "a claim of differential privacy", why)
         self.claim = claim
 
 
@@ -253,13 +249,8 @@ def _method(audited: Audited, method: audits.Method | None) -> audits.Method:
     """The method that is asked for, or the first that the system offers. Raises InvalidValue."""
     possible, under = audits.methods(audited.system, audited.claim), f"under {audited.claim.adjacency}"
     if not possible:
-        raise InvalidValue(
-            "trial",
-            audited.record.key,
-            "a system that can be audited",
-            f"{audited.plan.system} {under} offers neither canaries nor neighbours "
-            "(trainables/hooks.py says how it could).",
-        )
+        offers = f"{audited.plan.system} {under} offers neither canaries nor neighbours (trainables/hooks.py says how)."
+        raise InvalidValue("trial", audited.record.key, "a system that can be audited", offers)
     chosen = possible[0] if method is None else method
     if chosen not in possible:
         raise InvalidValue("method", chosen, f"{' or '.join(possible)} for {audited.plan.system} {under}")

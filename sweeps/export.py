@@ -244,12 +244,10 @@ class Released:
         try:
             state = at.read(record.step).state
         except FileNotFoundError as error:
-            raise InvalidValue(
-                "trial",
-                record.key,
-                f"a trial whose last checkpoint is still in {at.folder.url}",
-                "Export where the workers' records are (--records), or another trial. `sweeps gc` keeps the front's.",
-            ) from error
+            elsewhere = (
+                "Export where the workers' records are (--records), or another trial. `sweeps gc` keeps the front's."
+            )
+            raise _refused(record, f"a trial whose last checkpoint is still in {at.folder.url}", elsewhere) from error
         assert record.plan is not None
         return self.system.released_model(record.plan, self.facts, state).eval()
 
@@ -287,9 +285,7 @@ def _chosen(published: PublishedStore, sweep: str, trial: str, as_refuted: bool)
     record = find_trial(sweep, published.trials(sweep), trial)
     if record.state is not TrialState.COMPLETE or record.plan is None or record.guarantee is None:
         why = f": {record.reason}" if record.reason else ""
-        raise InvalidValue(
-            "trial", record.key, f"a finished trial whose result is published; it is {record.state}{why}"
-        )
+        raise _refused(record, f"a finished trial whose result is published; it is {record.state}{why}")
     system = SYSTEMS.known(record.plan.system)
     if not isinstance(system, ReleasesModel):
         names = sorted(name for name, one in SYSTEMS.items() if isinstance(one, ReleasesModel) and one.solves)
@@ -299,19 +295,17 @@ def _chosen(published: PublishedStore, sweep: str, trial: str, as_refuted: bool)
             if isinstance(system, Answering)
             else f"What {name} releases is no model that its claim covers."
         )
-        raise InvalidValue("trial", record.key, f"a trial of {', '.join(names)}", why)
+        raise _refused(record, f"a trial of {', '.join(names)}", why)
     if not math.isfinite(record.guarantee.epsilon):
-        raise InvalidValue(
-            "trial", record.key, "a trial with a finite epsilon", "Weights without noise never leave a sweep."
-        )
+        raise _refused(record, "a trial with a finite epsilon", "Weights without noise never leave a sweep.")
     if not as_refuted and is_refuted(record):
-        raise InvalidValue(
-            "trial",
-            record.key,
-            "a trial whose claim stands",
-            f"The claim of {record.plan.system} is refuted. --as-refuted exports it under that heading.",
-        )
+        why = f"The claim of {record.plan.system} is refuted. --as-refuted exports it under that heading."
+        raise _refused(record, "a trial whose claim stands", why)
     return record, system
+
+
+def _refused(record: Published, expected: str, remedy: str = "") -> InvalidValue:
+    return InvalidValue("trial", record.key, expected, remedy)
 
 
 def _preprocessing(spec: SweepSpec, facts: DatasetSpec) -> Preprocessing:
@@ -448,9 +442,8 @@ def read(
     record = seen.sweep(sweep).kept()
     declared = declared_test(record.spec)
     if declared is None:
-        raise InvalidValue(
-            "sweep", record.called, "a sweep whose spec declares data.test", "Test records cannot be declared later."
-        )
+        remedy = "Test records cannot be declared later."
+        raise InvalidValue("sweep", record.called, "a sweep whose spec declares data.test", remedy)
     model = Released(workspace, record.name, trial)
     module = model.module(workspace, accept)
     made = of_its_records(seen, record.name)

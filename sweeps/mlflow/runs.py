@@ -26,7 +26,6 @@ from sweeps.privacy.release import Published, Release
 from sweeps.privacy.wording import REFUTED, is_refuted, quote_of_claim
 from sweeps.reporting.front import LABELS, FrontAxis, front, spec_objectives
 from sweeps.reporting.summary import best_trial
-from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import DECIDED, EPSILON, CurveReport, Request, SweepRecord, TrialState, notes, tags
 from sweeps.util.files import path_of, url_of
 from sweeps.util.waiting import patience
@@ -39,23 +38,18 @@ _BEST = "best "
 
 
 def spec_tags(sweep: SweepRecord) -> dict[str, str]:
-    """What a sweep is: what it was asked, its ends of objectives, its budgets."""
+    """What a sweep is: what it was asked, its ends of objectives, what its budgets bound, and what leaves: of a sealed
+    search the law of its trials and its deadline too."""
     objectives = [{"metric": one.metric, "goal": one.goal} for one in spec_objectives(sweep.spec)]
     # Those of the objectives: a tag has 5000 characters.
     names = {one["metric"] for one in objectives}
     ends = {name: one.model_dump() for name, one in sweep.references.items() if name in names}
+    spec = sweep.spec
     tags = {
         read.BEGAN: read.began(sweep),
         "sweeps.digest": sweep.digest,
         read.OBJECTIVES: json.dumps(objectives),
         read.REFERENCES: json.dumps(ends),
-    }
-    return tags | _budget_tags(sweep.spec)
-
-
-def _budget_tags(spec: SweepSpec) -> dict[str, str]:
-    """What its budgets bound, and what leaves: of a sealed search the law of its trials and its deadline too."""
-    tags = {
         "sweeps.scope": spec.privacy.scope,
         "sweeps.release": spec.privacy.release,
         "sweeps.budgets": json.dumps(list(spec.privacy.epsilon)),
@@ -79,7 +73,7 @@ def trial_tags(trial: Published) -> dict[str, str]:
         "sweeps.attempts": str(trial.attempts),
     }
     if trial.target_epsilon is not None:
-        tags[read.BUDGET] = f"{trial.target_epsilon:.12g}"
+        tags["sweeps.budget"] = f"{trial.target_epsilon:.12g}"
     if trial.reason:
         tags["sweeps.reason"] = shortened(trial.reason, 5000)
     if trial.guarantee is not None:
@@ -91,9 +85,9 @@ def trial_tags(trial: Published) -> dict[str, str]:
         if claim.asserted_by:
             tags[read.ASSERTED_BY] = shortened(claim.asserted_by, 5000)
         assumptions = Assumptions.of([claim])
-        tags[read.RESTS_ON] = assumptions.status(claim)
+        tags["sweeps.rests_on"] = assumptions.status(claim)
         quote = quote_of_claim(claim)
-        tags |= {read.QUOTE: str(quote.verdict), read.QUOTE_AS: str(quote)}
+        tags |= {"sweeps.quote": str(quote.verdict), "sweeps.quote_as": str(quote)}
         tags[read.ASSUMPTIONS] = shortened("\n".join(assumptions.lines()), 5000)
     return tags
 
@@ -235,17 +229,6 @@ _SWEEP_STATUS = {
 }
 
 
-class UserRefused(MlflowException):
-    """The server knows no such user, or the user may not do this; the message says what to do."""
-
-    def __init__(self, uri: str, answer: str) -> None:
-        super().__init__(
-            f"MLflow at {shown_url(uri)} refuses this user ({answer}). Set MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, to a user who may write experiments. Nothing is lost: "
-            "`sweeps track` delivers it later."
-        )
-
-
 _REFUSALS = {"401": "unknown user or wrong password", "403": "no rights"}
 
 
@@ -271,7 +254,11 @@ class Experiment:
                 self._make_parent(sweep)
         except MlflowException as error:
             if found := re.search(r"failed with error code (401|403) ", str(error)):
-                raise UserRefused(uri, _REFUSALS[found[1]]) from error
+                raise MlflowException(
+                    f"MLflow at {shown_url(uri)} refuses this user ({_REFUSALS[found[1]]}). Set "
+                    "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, to a user who "
+                    "may write experiments. Nothing is lost: `sweeps track` delivers it later."
+                ) from error
             raise
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import os
 import subprocess
@@ -175,7 +174,7 @@ class Drain:
         with self.log.open("ab") as stream:
             # A session of its own: Ctrl-C in the terminal is for the controller.
             return subprocess.Popen(
-                [sys.executable, "-m", "sweeps.mlflow.sync", "--sweep", self._sweep],
+                [sys.executable, "-m", "sweeps.mlflow.sync", self._sweep],
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=stream,
@@ -237,7 +236,7 @@ def delete_experiment(uri: str, sweep: SweepRecord) -> list[str]:
     return []
 
 
-# The process that tells MLflow what the outbox holds: `python -m sweeps.mlflow.sync --sweep S`, with the URLs of
+# The process that tells MLflow what the outbox holds: `python -m sweeps.mlflow.sync SWEEP`, with the URLs of
 # store and MLflow in its environment.
 #
 # It ends when its standard input does (the controller closed it, or is gone) and the outbox is empty, with code 0; or
@@ -339,19 +338,17 @@ def drain(store: PublishedStore, sweep: str, uri: str, ending: threading.Event) 
 
 def main() -> int:
     """Entry of the process."""
-    parser = argparse.ArgumentParser(prog="python -m sweeps.mlflow.sync", description=__doc__)
-    parser.add_argument("--sweep", required=True)
-    options = parser.parse_args()
+    sweep = sys.argv[-1]
     store_url, uri = os.environ[STORE_VARIABLE], os.environ[URI_VARIABLE]
     # The controller needs the processors more; Ray's workers give way to both, by Ray's own niceness of 15.
     os.nice(5)
     ending = threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=(ending,), daemon=True).start()
     store = PublishedStore.at(store_url)
-    folder = Path(store.sweep(options.sweep).root) / options.sweep
+    folder = Path(store.sweep(sweep).root) / sweep
     try:
         with drain_lock(folder, wait_seconds=float("inf"), give_up=ending.is_set):
-            return drain(store, options.sweep, uri, ending)
+            return drain(store, sweep, uri, ending)
     except (DrainRunning, StoreError) as error:
         _log(str(error))
         return EXIT_UNDELIVERED

@@ -8,11 +8,11 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from itertools import accumulate, chain, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -172,37 +172,28 @@ def curves_figure(
     lines, front trials first.
     """
     name = objective.metric
-    every = [_Line(one, [p for p in curves.get(one.key, ()) if _finite(p.metrics.get(name))]) for one in trials]
-    lines = [line for line in every if line.points]
-    if all(len(line.points) < 2 for line in lines):
+    every = [(one, [p for p in curves.get(one.key, ()) if _finite(p.metrics.get(name))]) for one in trials]
+    lines = [(one, points) for one, points in every if points]
+    if all(len(points) < 2 for _, points in lines):
         return None
-    best = [line for line in lines if line.trial.key in on_front][:MAX_LINES]
-    others = [line for line in lines if line.trial.key not in on_front]
+    best = [line for line in lines if line[0].key in on_front][:MAX_LINES]
+    others = [line for line in lines if line[0].key not in on_front]
     others = [others[i] for i in _thinned(np.arange(len(others)), MAX_LINES - len(best))]
     data = [
         _drawn_lines(others, name) | {"name": "other trials", "opacity": 0.45} | _stroke(DOMINATED, 1, 3),
         _drawn_lines(best, name, bars=True) | {"name": "on the front"} | _stroke(ON_FRONT, 2, 5),
     ]
-    stopped = [line for line in (*others, *best) if was_stopped(line.trial)]
-    if stopped:
+    if ends := [(trial, points[-1:]) for trial, points in (*others, *best) if was_stopped(trial)]:
         cross = {"symbol": "x-thin", "size": 6, "opacity": 0.7, "line": {"width": 1.5, "color": STOPPED}}
-        ends = [_Line(line.trial, line.points[-1:]) for line in stopped]
         data.append(_drawn_lines(ends, name) | {"name": "stopped early", "mode": "markers", "marker": cross})
     xaxis = {"title": {"text": "share of the planned steps"}, "tickformat": ".0%", "range": [0, 1.03]}
     yaxis = {"title": {"text": escape(objective.axis)}, "automargin": True}
     figure = _figure([one for one in data if one["x"]], 400, xaxis, yaxis)
-    barred = any(name + STANDARD_ERROR in line.points[-1].metrics for line in lines)
+    barred = any(name + STANDARD_ERROR in points[-1].metrics for _, points in lines)
     return figure | {"lines": len(best) + len(others), "of": len(lines), "barred": barred}
 
 
-class _Line(NamedTuple):
-    """A trial's curve."""
-
-    trial: Published
-    points: Sequence[CurveReport]
-
-
-def _drawn_lines(lines: Sequence[_Line], name: str, bars: bool = False) -> Figure:
+def _drawn_lines(lines: Iterable[tuple[Published, list[CurveReport]]], name: str, bars: bool = False) -> Figure:
     """Their points over shares of the plan; between two lines there is a point without a place, which parts them."""
     gap = (None, None, None, None)
     points: list[tuple[float | None, float | None, float | None, str | None]] = []

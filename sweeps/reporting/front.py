@@ -634,7 +634,6 @@ def _same_records(records: Sequence[SweepRecord]) -> None:
         lambda one: one.fingerprints["data"],
         "sweeps on the same records, by their recorded fingerprints",
         "Neither their scores nor their epsilons compare, and their totals protect different people.",
-        hidden=True,
     )
     _same(
         records,
@@ -658,26 +657,19 @@ def _same_objectives(records: Sequence[SweepRecord]) -> list[FrontAxis]:
     _same(
         records,
         lambda one: sorted(named[one.name]),
-        "sweeps with the same objectives",
+        f"sweeps with the same objectives ({'; '.join(f'{name}: {axes}' for name, axes in named.items())})",
         f"Name axes that all of them report: {' '.join(f'--objective {axis}' for axis in axes)}.",
     )
     return listed[records[0].name]
 
 
-def _same(
-    records: Sequence[SweepRecord],
-    value_of: Callable[[SweepRecord], Any],
-    expected: str,
-    remedy: str,
-    hidden: bool = False,
-) -> None:
-    """Raises ShareNoAxes, with what each has, unless that is `hidden`."""
+def _same(records: Sequence[SweepRecord], value_of: Callable[[SweepRecord], Any], expected: str, remedy: str) -> None:
+    """Raises ShareNoAxes."""
     values = {one.name: value_of(one) for one in records}
     first = next(iter(values))
     other = next((name for name, value in values.items() if value != values[first]), None)
     if other is not None:
-        told = "" if hidden else f" ({first}: {values[first]}; {other}: {values[other]})"
-        raise ShareNoAxes("sweeps", f"{first}{BETWEEN}{other}", f"{expected}{told}", remedy)
+        raise ShareNoAxes("sweeps", f"{first}{BETWEEN}{other}", expected, remedy)
 
 
 # How an axis of a front is divided, alike in the picture and in the chart.

@@ -87,7 +87,10 @@ class SweepSummary:
         self.release, self.validation = Release.of(spec), wording.recorded_text(spec)
         self.declared_test, self.tests = declared_test(spec), readings(store, self.name)
         self.refuted, self.population = store.refuted(self.name), now(spec, store)
-        self.places = {} if workspace is None else _places(workspace, self.name)
+        self.places: dict[str, str] = {}
+        if workspace is not None:
+            tracking = shown_url(workspace.tracking_uri)
+            self.places = {"root": workspace.root, "report": str(workspace.report(self.name)), "tracking": tracking}
         self.accepted, self.notes, self.tags = accepted(asked), notes(asked), tags(asked)
 
     @property
@@ -135,7 +138,13 @@ class SweepSummary:
     @cached_property
     def claims(self) -> Sequence[ClaimRange]:
         """Of its trials, by kind."""
-        return _claims(self.trials)
+        groups: dict[tuple[str, Guarantee], list[Guarantee]] = {}
+        for trial in self.trials:
+            if trial.guarantee is not None:
+                kind = replace(trial.guarantee, epsilon=0.0, epsilon_lower=None, aimed_at=None)
+                groups.setdefault((trial.system, kind), []).append(trial.guarantee)
+        ranges = ((system, sorted(claims, key=lambda one: one.epsilon)) for (system, _), claims in groups.items())
+        return [ClaimRange(system, claims[0], claims[-1], len(claims)) for system, claims in ranges]
 
     @property
     def standing_claims(self) -> list[ClaimRange]:
@@ -150,7 +159,13 @@ class SweepSummary:
     @cached_property
     def released(self) -> Mapping[str, str]:
         """{metric: on what the published number depends, as its system says}."""
-        return _released(self.trials)
+        from trainables.publishing import measured
+        from trainables.registry import SYSTEMS
+
+        names = {trial.system for trial in self.trials if trial.system in SYSTEMS}
+        reported = {name for trial in self.trials for name in trial.metrics}
+        asked = {metric.name: metric.released for metric in measured(reported).values()}
+        return asked | {metric.name: metric.released for name in names for metric in SYSTEMS[name].metrics}
 
     def in_state(self, state: records.TrialState) -> list[Published]:
         """The trials in one state."""
@@ -224,14 +239,6 @@ class SweepSummary:
         if self.assumptions.sentences:
             yield f"{HEADING}:"
             yield from (f"  {line}" for line in self.assumptions.lines())
-
-
-def _places(workspace: Workspace, sweep: str) -> dict[str, str]:
-    return {
-        "root": workspace.root,
-        "report": str(workspace.report(sweep)),
-        "tracking": shown_url(workspace.tracking_uri),
-    }
 
 
 def refuted_lines(refuted: Mapping[str, records.Refutation]) -> Iterator[str]:
@@ -442,27 +449,6 @@ def curve_columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return [*_POINT, *sorted(named - {*_POINT, *CLAIMED}), *claimed]
 
 
-def _claims(trials: Sequence[Published]) -> list[ClaimRange]:
-    groups: dict[tuple[str, Guarantee], list[Guarantee]] = {}
-    for trial in trials:
-        if trial.guarantee is not None:
-            kind = replace(trial.guarantee, epsilon=0.0, epsilon_lower=None, aimed_at=None)
-            groups.setdefault((trial.system, kind), []).append(trial.guarantee)
-    ranges = ((system, sorted(claims, key=lambda one: one.epsilon)) for (system, _), claims in groups.items())
-    return [ClaimRange(system, claims[0], claims[-1], len(claims)) for system, claims in ranges]
-
-
-def _released(trials: Sequence[Published]) -> dict[str, str]:
-    from trainables.publishing import measured
-    from trainables.registry import SYSTEMS
-
-    names = {trial.system for trial in trials}
-    reported = {name for trial in trials for name in trial.metrics}
-    asked = {metric.name: metric.released for metric in measured(reported).values()}
-    own = {metric.name: metric.released for name in names if name in SYSTEMS for metric in SYSTEMS[name].metrics}
-    return asked | own
-
-
 # How much each knob matters: permutation importance of a random forest, on trials that the forest has not seen.
 #
 # Source  Breiman (2001), Machine Learning 45, section 10: how much the explained share of variance (R2) falls when one
@@ -507,10 +493,9 @@ def _importance(system: str, metric: str, finished: Sequence[Published]) -> Impo
     names = list(dict.fromkeys(name for trial in usable for name in trial.config if name != records.SYSTEM))
     varied = [name for name in names if len({trial.config.get(name) for trial in usable}) > 1]
     target = np.array([trial.metrics[metric] for trial in usable])
-    if len(usable) < MIN_TRIALS:
-        return Importance(system, metric, len(usable), 0.0, {}, f"needs {MIN_TRIALS} finished trials")
-    if not varied or np.ptp(target) == 0:
-        return Importance(system, metric, len(usable), 0.0, {}, "no knob, or not the metric, varies")
+    few = f"needs {MIN_TRIALS} finished trials" if len(usable) < MIN_TRIALS else ""
+    if few or not varied or np.ptp(target) == 0:
+        return Importance(system, metric, len(usable), 0.0, {}, few or "no knob, or not the metric, varies")
     columns = np.stack([_column([trial.config.get(name) for trial in usable]) for name in varied], axis=1)
     r2, falls = _forest(columns, target)
     if r2 <= 0:

@@ -11,10 +11,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from mlflow.exceptions import MlflowException
 
 from sweeps.mlflow import sync
 from sweeps.mlflow.read import read_front
-from sweeps.mlflow.runs import UserRefused
 from sweeps.mlflow.sync import EXIT_UNDELIVERED, STORE_VARIABLE, URI_VARIABLE, rebuild
 from sweeps.privacy.release import PublishedStore
 from sweeps.util import waiting
@@ -96,7 +96,7 @@ def drain(store_url, address, **changes):
     """A drain as a controller starts it, told to end at once."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), STORE_VARIABLE: store_url, URI_VARIABLE: address, **changes}
     return subprocess.run(
-        [sys.executable, "-m", "sweeps.mlflow.sync", "--sweep", "views"],
+        [sys.executable, "-m", "sweeps.mlflow.sync", "views"],
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -112,7 +112,7 @@ def test_a_wrong_password_costs_only_the_view_and_the_right_one_delivers_it(serv
     rows, trials = store.backlog("views"), len(store.trials("views"))
     with user.context() as wrong:
         wrong.setenv("MLFLOW_TRACKING_PASSWORD", "a-wrong-password")
-        with pytest.raises(UserRefused, match=r"refuses this user \(unknown user or wrong password\)"):
+        with pytest.raises(MlflowException, match=r"refuses this user \(unknown user or wrong password\)"):
             rebuild(PublishedStore(store), "views", server)
     refused = drain(url, server, MLFLOW_TRACKING_PASSWORD="a-wrong-password")
     assert refused.returncode == EXIT_UNDELIVERED
