@@ -122,8 +122,6 @@ def audits_of(folder: Path) -> list[AuditRecord]:
 
 # One audit of one trial: from the store's records to a verdict, which is appended to the store if it refutes.
 
-METHODS: tuple[audits.Method, ...] = ("one-run", "f-dp", "multi-run")
-
 
 class Audited:
     """A trial that can be audited: its plan, the claim on `steps` of it, and how long it took to train.
@@ -164,7 +162,7 @@ def audit_trial(
     sweep: str,
     trial: str,
     *,
-    method: audits.Method | None = None,
+    method: str | None = None,
     canaries: int = audits.CANARIES,
     runs: int | None = None,
     accept: Collection[str] = (),
@@ -245,15 +243,15 @@ def attack_trial(
     return audited.record.key, likelihood_ratio_attack(setting, shadows)
 
 
-def _method(audited: Audited, method: audits.Method | None) -> audits.Method:
+def _method(audited: Audited, method: str | None) -> audits.Method:
     """The method that is asked for, or the first that the system offers. Raises InvalidValue."""
     possible, under = audits.methods(audited.system, audited.claim), f"under {audited.claim.adjacency}"
     if not possible:
         offers = f"{audited.plan.system} {under} offers neither canaries nor neighbours (trainables/hooks.py says how)."
         raise InvalidValue("trial", audited.record.key, "a system that can be audited", offers)
-    chosen = possible[0] if method is None else method
-    if chosen not in possible:
-        raise InvalidValue("method", chosen, f"{' or '.join(possible)} for {audited.plan.system} {under}")
+    chosen = next((one for one in possible if method in (None, one)), None)
+    if chosen is None:
+        raise InvalidValue("method", method, f"{' or '.join(possible)} for {audited.plan.system} {under}")
     if (
         audited.sweep.spec.selection is not None
         and audited.sweep.spec.data.records_are_public is None

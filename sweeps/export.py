@@ -403,16 +403,12 @@ def _asked(store: PublishedStore, record: SweepRecord) -> tuple[list[str], int]:
     if isinstance(wanted, tuple):
         return [one.key for one in trials if one.number in wanted], 0
     first = spec_objectives(record.spec)[0]
-    values = {
-        one.key: one.metric(first.metric) for one in trials if one.state is TrialState.COMPLETE and _may_leave(one)
-    }
-    if wanted == "none" or all(value is None for value in values.values()):
+    finished = [one for one in trials if one.state is TrialState.COMPLETE and _may_leave(one)]
+    values = [(value, one) for one in finished if (value := one.metric(first.metric)) is not None]
+    if wanted == "none" or not values:
         return [], 0
     sign, keys = -1.0 if first.goal == "maximize" else 1.0, sweep_front(store, record.name, mix=LABELS).keys()
-    numbers = {one.key: one.number for one in trials}
-    ranked = sorted(
-        (sign * value, numbers[key], key) for key, value in values.items() if key in keys and value is not None
-    )
+    ranked = sorted((sign * value, one.number, one.key) for value, one in values if one.key in keys)
     return [key for *_, key in ranked[:AT_MOST]], max(0, len(ranked) - AT_MOST)
 
 

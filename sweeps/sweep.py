@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import delta_text, epsilon_text
-from sweeps.audit import METHODS, AuditRecord, audit_trial
+from sweeps.audit import AuditRecord, audit_trial
 from sweeps.certificate.build import Certificate, certified
 from sweeps.certificate.document import Approval
 from sweeps.certificate.signing import private_key
@@ -31,7 +31,6 @@ from sweeps.store.records import TrialState, by_trial, notes, tags
 from sweeps.store.workspace import Workspace
 from sweeps.util.files import write_output
 from sweeps.util.fingerprint import check_accepted
-from sweeps.util.text import closest
 from trainables.measures.audits import CANARIES
 
 if TYPE_CHECKING:
@@ -390,15 +389,12 @@ class Sweep:
 
         Its `outcome` is consistent or refuted, never verified. Raises what `sweeps.audit` raises.
         """
-        known = {str(one): one for one in METHODS}
-        if method is not None and method not in known:
-            raise InvalidValue("method", method, f"one of {', '.join(known)}", closest(method, known))
         check_accepted(accept, ("code", "data"))
         return audit_trial(
             self.workspace,
             self.name,
             str(trial),
-            method=None if method is None else known[method],
+            method=method,
             canaries=CANARIES if canaries is None else canaries,
             runs=runs,
             accept=accept,

@@ -9,6 +9,7 @@ os.environ["DO_NOT_TRACK"] = "true"
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
 
 FRONT = "front"
 """The name of the view that a sweep's page opens with (`sweeps.mlflow.runs.shared_view`)."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import logging
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -149,30 +147,17 @@ def write(model: ReleasedModel, place: Path, exported: Path) -> None:
     import mlflow
 
     asked = model.preprocessing
-    with _quietly():
-        mlflow.pyfunc.save_model(
-            str(place),
-            # Code of ours that travels with it reads the folder: nothing is unpickled.
-            loader_module="trainables.export.model",
-            data_path=str(model.save(exported)),
-            code_paths=[str(Path(one.__file__ or "").parent) for one in (dpcore, trainables)],
-            signature=signature(asked),
-            input_example=example(asked),
-            # What follows a plus is a build of one index's own.
-            pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in _NEEDS],
-        )
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without what MLflow tells of its own steps."""
-    logger = logging.getLogger("mlflow")
-    before = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
+    mlflow.pyfunc.save_model(
+        str(place),
+        # Code of ours that travels with it reads the folder: nothing is unpickled.
+        loader_module="trainables.export.model",
+        data_path=str(model.save(exported)),
+        code_paths=[str(Path(one.__file__ or "").parent) for one in (dpcore, trainables)],
+        signature=signature(asked),
+        input_example=example(asked),
+        # What follows a plus is a build of one index's own.
+        pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in _NEEDS],
+    )
 
 
 # Models that MLflow has already, and versions of them in its registry: their tags are made those of today.

@@ -463,8 +463,6 @@ class Plots:
         metric  an objective; the first that training decides by default
         """
         decided = [one for one in front.objectives if one.metric not in DECIDED]
-        if metric is None and not decided:
-            raise InvalidValue("front", front.sweep, "one with an objective that training decides")
         chosen = _chosen(metric, decided, "an objective that training decides")
         trials, curves = self.published.trials(self.sweep), by_trial(self.published.curves(self.sweep))
         return self._drawn(curves_figure(trials, curves, chosen, set(front.keys())))
