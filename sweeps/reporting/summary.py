@@ -201,19 +201,21 @@ class SweepSummary:
         began = "" if called == self.name else f" ({self.name} in keys and folders)"
         yield f"{called}{began}  {self.record.state}"
         yield f"trials   {', '.join(f'{count} {state}' for state, count in self.counts.items())}"
-        if self.tags:
-            yield f"tags     {', '.join(f'{key}={value}' for key, value in self.tags.items())}"
-        yield from (f"note     {line}" for line in self.notes)
         if self.validation is not None:
             yield f"validation records: {self.validation}"
-        yield from (f"test records: {line}" for line in self.test_lines())
-        yield from (f"accepted {line}" for line in self.accepted)
-        yield from (f"stopped  {line}" for line in self.stopped)
+        yield from (f"{label.lower():8} {text}" for label, text in self.facts())
         yield from self._claimed()
         yield f"ledger   {wording.executed_text(self.ledger)}"
-        if self.population is not None:
-            yield f"population  {self.population}"
         yield from self._assumed()
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """(label, text) of what ended trials, of what its people did and said, and of whose budget it draws on."""
+        yield from (("Stopped", line) for line in self.stopped)
+        yield from (("Accepted", line) for line in self.accepted)
+        yield from (("Population", line) for line in filter(None, [self.population]))
+        yield from (("Test", line) for line in self.test_lines())
+        yield from (("Tags", f"{key}={value}") for key, value in self.tags.items())
+        yield from (("Note", line) for line in self.notes)
 
     def claim_lines(self) -> Iterator[str]:
         """Of them what its claims are, with all that has to stand beside them."""

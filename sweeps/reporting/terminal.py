@@ -169,15 +169,7 @@ def account_lines(summary: SweepSummary, width: int) -> Iterator[str]:
     """Below the trials of a sweep: the verdict, what was charged, what its people did and said."""
     yield from privacy_lines(summary, width)
     yield hanging("Ledger", wording.executed_text(summary.ledger), width)
-    listed = [
-        *(("Stopped", line) for line in summary.stopped),
-        *(("Accepted", line) for line in summary.accepted),
-        *(("Population", line) for line in filter(None, [summary.population])),
-        *(("Test", line) for line in summary.test_lines()),
-        *(("Tags", f"{key}={value}") for key, value in summary.tags.items()),
-        *(("Note", line) for line in summary.notes),
-    ]
-    yield from (hanging(label, line, width) for label, line in listed)
+    yield from (hanging(label, line, width) for label, line in summary.facts())
     yield hanging("Why", f"sweeps show {summary.record.called} --why", width)
 
 
