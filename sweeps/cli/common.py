@@ -104,11 +104,8 @@ tracked = partial(on_sweep, tracking=True)
 def placed(call: Callable[..., Any]) -> Callable[..., Any]:
     """The command of `call` with all places of a sweep, and the cluster that runs it, as its `places`."""
 
-    def command(**given: Any) -> Any:
-        return call(**given)
-
     rest = {"records": (Records, None), "tracking": (TrackingUri, None), "address": (ClusterAddress, None)}
-    return _extended(call, command, _PLACES | rest)  # type: ignore[no-any-return]
+    return _extended(call, lambda **given: call(**given), _PLACES | rest)  # type: ignore[no-any-return]
 
 
 def _extended(call: Any, command: Any, more: dict[str, tuple[Any, Any]], **types: Any) -> Any:

@@ -6,7 +6,6 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from types import MappingProxyType
@@ -326,30 +325,24 @@ _DEPENDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """One launch of a trial: the steps that it may have run, and how it ended.
+Launch = tuple[records.LedgerEntry, records.AttemptRecord | None]
+"""Of a trial: the steps that it may have run, and how it ended; None where the sweep holds its results back."""
 
-    ended  None where the sweep holds its results back
-    """
 
-    charged: records.LedgerEntry
-    ended: records.AttemptRecord | None
+def _launch_values(launch: Launch) -> dict[str, Any]:
+    entry, ended = launch
+    out: dict[str, Any] = {name: getattr(entry, name) for name in ("attempt", "from_step", "to_step")}
+    told = () if ended is None else ("outcome", "reason", "seconds", "started_at", "ended_at")
+    return out | {"charged": entry.steps_spent} | {name: getattr(ended, name) for name in told}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        entry, ended = self.charged, self.ended
-        out: dict[str, Any] = {name: getattr(entry, name) for name in ("attempt", "from_step", "to_step")}
-        told = () if ended is None else ("outcome", "reason", "seconds", "started_at", "ended_at")
-        return out | {"charged": entry.steps_spent} | {name: getattr(ended, name) for name in told}
 
-    def __str__(self) -> str:
-        entry, ended = self.charged, self.ended
-        text = f"steps {entry.from_step:,} to {entry.to_step:,}, {count_text(entry.steps_spent, 'step')} charged"
-        if ended is None:
-            return text
-        took = f", {ended.seconds:.3g} s" if ended.seconds else ""
-        return f"{ended.outcome}: {text}{took}{f' ({ended.reason})' if ended.reason else ''}"
+def _launch_text(launch: Launch) -> str:
+    entry, ended = launch
+    text = f"steps {entry.from_step:,} to {entry.to_step:,}, {count_text(entry.steps_spent, 'step')} charged"
+    if ended is None:
+        return text
+    took = f", {ended.seconds:.3g} s" if ended.seconds else ""
+    return f"{ended.outcome}: {text}{took}{f' ({ended.reason})' if ended.reason else ''}"
 
 
 class TrialSummary:
@@ -371,7 +364,7 @@ class TrialSummary:
         claims += [] if trial.plan is None else [trial.plan.guarantee, *trial.plan.beside]
         named = {name: dependence(trial, name) for name in trial.metrics if name not in records.DECIDED}
         self.trial, self.curve = trial, store.curves(sweep, [trial.key])
-        self.launches = [Launch(charged=one, ended=attempts.get(one.attempt)) for one in store.ledger(sweep, trial.key)]
+        self.launches = [(one, attempts.get(one.attempt)) for one in store.ledger(sweep, trial.key)]
         self.running = summary.trial_progress(store, workspace, sweep, [trial]).get(trial.key)
         self.depends = {name: one for name, one in named.items() if one is not None}
         self.heading, self.refuted = store.heading(sweep), store.refuted(sweep).get(trial.system)
@@ -393,7 +386,7 @@ class TrialSummary:
             "curve": summary.curve_rows([trial], {trial.key: self.curve}),
             "depends": {name: str(one) for name, one in self.depends.items()},
             "claim": None if trial.guarantee is None else trial.guarantee.to_dict(),
-            "launches": [one.to_dict() for one in self.launches],
+            "launches": [_launch_values(one) for one in self.launches],
             "files": self.files,
         }
 
@@ -413,7 +406,7 @@ class TrialSummary:
         if trial.proposed_at:
             finished = "" if trial.finished_at is None else f", finished {_time(trial.finished_at)}"
             yield f"times    proposed {_time(trial.proposed_at)}{finished}"
-        yield from (f"launch {one.charged.attempt} {one}" for one in self.launches)
+        yield from (f"launch {one[0].attempt} {_launch_text(one)}" for one in self.launches)
         if self.running is not None:
             left = self.running.seconds_left
             pace = "" if left is None else f", about {left:.0f} s left"
