@@ -288,7 +288,6 @@ def _setting(
         plan=audited.plan,
         claim=audited.claim,
         data=_data(audited.store, audited.sweep, spec, made_up, accept, workspace.features),
-        rng=np.random.default_rng(),
         to_step=audited.steps,
         # The sweep's settings of speed, in one process; pseudorandom noise from the twins' own secret.
         execution=RunSettings(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal
@@ -294,7 +293,10 @@ def sweep_front(
         for metric, end in first.items()
         if all(metric in one and one[metric].value == end.value for one in others)
     }
-    with _collector_paused():
+    # Records hold no cycles: looking for some among 30,000 while they are read takes as long as all else.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
         trials = {one.name: store.trials(one.name) for one in records}
         found = front(
             [trial for listed in trials.values() for trial in listed],
@@ -304,6 +306,9 @@ def sweep_front(
             sweep=BETWEEN.join(trials if is_joint else sweeps),
             as_refuted=as_refuted,
         )
+    finally:
+        if collecting:
+            gc.enable()
     headings = {name: store.heading(name, listed) for name, listed in trials.items()}
     alike = len(set(headings.values())) == 1
     heading = "; ".join(f"{name}: {heading}" for name, heading in headings.items() if heading)
@@ -313,18 +318,6 @@ def sweep_front(
     counted = joint_totals(store, trials) if is_joint else totals(store, *next(iter(trials.items())))
     claims = [*_claims(found.panels), *(claim for one in counted for claim in one.claims())]
     return replace(found, totals=counted, assumptions=Assumptions.of(claims))
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Records hold no cycles: looking for some among 30,000 while they are read takes as long as all else."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def spec_objectives(spec: SweepSpec) -> list[FrontAxis]:

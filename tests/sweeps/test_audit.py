@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients import engine as releases
 from dpcore.guarantee import epsilon_text
 from dpcore.selection.filters import DPCharge
-from sweeps import audit
 from sweeps.audit import AuditRecord, audit_trial, audits_of, begin, share
 from sweeps.cli.main import lines
 from sweeps.execution import session
@@ -33,6 +33,7 @@ from sweeps.util import fingerprint
 from sweeps.util.exits import ExitCode
 from tests.sweeps import specs
 from trainables.data import SOURCES
+from trainables.measures import audits
 from trainables.system import PrivacyPlan
 
 torch.set_num_threads(1)
@@ -91,12 +92,8 @@ def finished(
 @pytest.fixture(autouse=True)
 def seeded(monkeypatch):
     """The coins of every audit, and the noise of its twins."""
-    drawn = audit._setting
-
-    def setting(*given: Any) -> Any:
-        return replace(drawn(*given), rng=np.random.default_rng(0), secret=bytes(32))
-
-    monkeypatch.setattr(audit, "_setting", setting)
+    drawn = {"rng": np.random.default_rng(0), "secret": bytes(32)}
+    monkeypatch.setattr(audits, "AuditSetting", partial(audits.AuditSetting, **drawn))
 
 
 def audited(workspace: Workspace, **options: Any) -> AuditRecord:

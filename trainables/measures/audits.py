@@ -55,7 +55,7 @@ class AuditSetting:
     plan: PrivacyPlan
     claim: Guarantee
     data: Dataset
-    rng: np.random.Generator
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
     to_step: int | None = None
     execution: RunSettings = field(default_factory=RunSettings)
     secret: bytes = field(default_factory=fresh_secret, repr=False)
