@@ -33,7 +33,7 @@ from trainables.systems.triastcyn2020 import (
     Watch,
 )
 from trainables.systems.triastcyn2020_training import Drawn, rows_looked_at
-from trainables.training.losses import loss_function
+from trainables.training.losses import chosen, loss_function, tensors
 from trainables.training.private_sgd import initial_model
 
 torch.set_num_threads(1)
@@ -140,7 +140,7 @@ def test_distances_are_those_of_the_update(pairs: bool, clip_norm: float | None)
     model = initial_model(run, data, CPU)
     weight, bias = (one.detach().numpy().astype(np.float64) for one in model.parameters())
     rows = next(rows_looked_at(run, estimates(run), data.validation, pairs))
-    records = dpvi.chosen(dpvi.tensors(data.validation, CPU), rows)
+    records = chosen(tensors(data.validation, CPU), rows)
     gradients = PrivateGradients(model, loss_function(data.facts)).record_gradients(*records)
     mask = np.arange(8) % 3 == 0
     by_hand = gradients_by_hand(data, weight, bias, rows)

@@ -83,8 +83,7 @@ class WithChannels(nn.Module):
 
 def two_convolutions(facts: DatasetSpec, hidden: int) -> nn.Module:
     """16 filters 8x8 stride 2, pool 2 stride 1, 32 filters 4x4 stride 2, pool 2 stride 1, 32 ReLU units."""
-    (feature,) = facts.features.values()
-    channels = feature.shape[0] if len(feature.shape) == 3 else 1
+    (feature,), channels = facts.features.values(), _channels(facts)
     convolutions = nn.Sequential(
         nn.Conv2d(channels, 16, 8, stride=2, padding=3),
         nn.ReLU(),

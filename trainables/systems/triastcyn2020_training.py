@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ from trainables.system import Dataset, DatasetSpec, Run, Split, State
 from trainables.systems.linear import rows, width_of
 from trainables.team import limited_threads
 from trainables.training.loop import Pace, run_steps
-from trainables.training.losses import loss_function, tensor
+from trainables.training.losses import chosen, loss_function, tensors
 from trainables.training.noise import batches, noise_source, normals
 from trainables.training.optimisers import Optimiser, steadily
 from trainables.training.private_sgd import device_of, initial_model
@@ -51,22 +51,6 @@ def looked_at(params: Any, data: Dataset) -> Split:
 def stream(run: Run, name: str) -> np.random.Generator:
     """A secret stream of its own, beside those of the batches."""
     return replace(run.streams, key=f"{run.streams.key}/{name}").numpy(Purpose.SAMPLING, step=run.start_step)
-
-
-Records = tuple[tuple[Tensor, ...], Tensor]
-"""Inputs and targets."""
-
-
-def tensors(split: Split, device: torch.device) -> Records:
-    """All records of a split."""
-    return tuple(tensor(array, device) for array in split.inputs.values()), tensor(split.targets, device)
-
-
-def chosen(records: Records, rows: NDArray[np.int64]) -> Records:
-    """Those at these positions."""
-    inputs, targets = records
-    places = torch.from_numpy(rows).to(targets.device)
-    return tuple(one.index_select(0, places) for one in inputs), targets.index_select(0, places)
 
 
 def distances_of(
@@ -207,7 +191,7 @@ TINY = 1e-8
 """Beside AdaGrad's root."""
 WIDEST = 1e6
 """Records longer than this are shortened to it: far above what data scaled to [0, 1] have, and short of overflow."""
-_MEAN, _LOG_SD, _SQUARES = "mean", "log_sd", "squares"
+_MEAN = "mean"
 
 
 @dataclass(slots=True)
@@ -231,13 +215,11 @@ class Posterior:
     @classmethod
     def of(cls, state: State, device: torch.device) -> Posterior:
         """The posterior of a checkpoint."""
-        parts = (torch.from_numpy(np.ascontiguousarray(state[name])).to(device) for name in (_MEAN, _LOG_SD, _SQUARES))
-        return cls(*parts)
+        return cls(*(torch.from_numpy(np.ascontiguousarray(state[one.name])).to(device) for one in fields(cls)))
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """What a checkpoint keeps."""
-        named = {_MEAN: self.mean, _LOG_SD: self.log_sd, _SQUARES: self.squares}
-        return {name: one.cpu().numpy().copy() for name, one in named.items()}
+        return {one.name: getattr(self, one.name).cpu().numpy().copy() for one in fields(self)}
 
     def with_divergence(self, likelihood: Tensor, variance: float) -> Tensor:
         """The likelihood's gradient [2 D] and that of KL(q || N(0, v I)), v the `variance`."""

@@ -22,7 +22,7 @@ from trainables.planning import Fit
 from trainables.system import Dataset, Run, State
 from trainables.team import limited_threads
 from trainables.training.loop import Pace, run_steps
-from trainables.training.losses import answers, loss_function, tensor
+from trainables.training.losses import answers, chosen, loss_function, tensors
 from trainables.training.noise import noise_source
 from trainables.training.optimisers import Optimiser
 from trainables.training.private_sgd import device_of, initial_model
@@ -159,16 +159,14 @@ class _Unprotected:
         if run.state is not None:
             self._optimiser.restore(run.state)
             self._draws = list(run.state[DRAWS])
-        self._inputs = tuple(tensor(array, device) for array in data.train.inputs.values())
-        self._targets = tensor(data.train.targets, device)
+        self._train = tensors(data.train, device)
         per_epoch = sum(phase.steps for phase in params.phases(data.facts.n)) // params.epochs
         self._batches = _batches(run, len(data.train), params.batch_size, per_epoch)
 
     def step(self, number: int) -> None:
         """See `Training.step`."""
-        rows = torch.from_numpy(next(self._batches)).to(self._device)
-        outputs = self._model(*(one.index_select(0, rows) for one in self._inputs))
-        mean_loss = self._loss(outputs, self._targets.index_select(0, rows)).mean()
+        inputs, targets = chosen(self._train, next(self._batches))
+        mean_loss = self._loss(self._model(*inputs), targets).mean()
         parameters = self._optimiser.parameters
         found = torch.autograd.grad(mean_loss, list(parameters.values()))
         self._optimiser.update(dict(zip(parameters, found, strict=True)), number)

@@ -110,6 +110,22 @@ def tensor(array: NDArray[np.generic], device: torch.device) -> Tensor:
     return as_taken(as_stored(array), device)
 
 
+Records = tuple[tuple[Tensor, ...], Tensor]
+"""Inputs and targets."""
+
+
+def tensors(split: Split, device: torch.device) -> Records:
+    """All records of a split, as `tensor` has them."""
+    return tuple(tensor(array, device) for array in split.inputs.values()), tensor(split.targets, device)
+
+
+def chosen(records: Records, rows: NDArray[np.int64]) -> Records:
+    """Those at these positions."""
+    inputs, targets = records
+    places = torch.from_numpy(rows).to(targets.device)
+    return tuple(one.index_select(0, places) for one in inputs), targets.index_select(0, places)
+
+
 def as_stored(array: NDArray[np.generic]) -> Tensor:
     """`array` where it lies, without a copy. Nothing may write to it."""
     with warnings.catch_warnings():

@@ -22,7 +22,7 @@ from trainables.hyperparameters import read
 from trainables.metrics import Config
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State
 from trainables.training.hyperparameters import ModelHyperparameters
-from trainables.training.losses import loss_function, tensor
+from trainables.training.losses import chosen, loss_function, tensors
 
 PARAMETER, MODEL_SEED = "parameter.", "model.seed"
 BLOCK = 50
@@ -86,13 +86,7 @@ def record_gradients(
     """
     loss: Callable[[Any, Any], torch.Tensor] = loss_function(data.facts)
     gradients = PrivateGradients(released_model(plan, data.facts, state), loss)
-    cpu = torch.device("cpu")
-    parts = [
-        gradients.record_gradients(
-            tuple(tensor(np.asarray(one)[rows[i : i + BLOCK]], cpu) for one in split.inputs.values()),
-            tensor(np.asarray(split.targets)[rows[i : i + BLOCK]], cpu),
-        )
-        for i in range(0, len(rows), BLOCK)
-    ]
+    records = tensors(split, torch.device("cpu"))
+    parts = [gradients.record_gradients(*chosen(records, rows[i : i + BLOCK])) for i in range(0, len(rows), BLOCK)]
     joined: NDArray[np.float32] = torch.cat(parts).numpy()
     return joined
