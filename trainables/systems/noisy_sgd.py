@@ -38,12 +38,11 @@ from dpcore.mechanisms.noisy_sums import SampledGaussian
 from dpcore.randomness import Purpose
 from dpcore.sampling import PoissonSampling
 from trainables.hyperparameters import hyperparameter, hyperparameters
-from trainables.planning import NOISE_MAX, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, goal_of
+from trainables.planning import NOISE_MAX, NOISE_MIN, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most, goal_of
 from trainables.system import Scalar, Traits
 from trainables.training.hyperparameters import (
     ClipHyperparameters,
     ModelHyperparameters,
-    NoiseHyperparameters,
     PassHyperparameters,
     RateHyperparameters,
     epochs_of,
@@ -62,8 +61,13 @@ AUTOMATIC = "automatic"
 
 
 @hyperparameters
-class DescentHyperparameters(NoiseHyperparameters, PassHyperparameters, ClipHyperparameters, RateHyperparameters):
-    """Of every system whose steps are noised gradients."""
+class DescentHyperparameters(PassHyperparameters, ClipHyperparameters, RateHyperparameters):
+    """Of every system whose steps are noised gradients.
+
+    noise_multiplier  noise standard deviation divided by clip_norm; solved from epsilon by default
+    """
+
+    noise_multiplier: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX)
 
     @property
     def bound(self) -> float:

@@ -8,7 +8,6 @@ from fractions import Fraction
 from trainables.adaptation import AS_BUILT, Adaptation, folder_of
 from trainables.hyperparameters import builder_arguments, hyperparameter, hyperparameters
 from trainables.metrics import Arguments
-from trainables.planning import NOISE_MAX, NOISE_MIN
 
 # How many steps a number of passes over the data means.
 
@@ -109,16 +108,6 @@ class PassHyperparameters(BatchHyperparameters):
     def steps(self, n: int) -> int:
         """Of a trial on n records, a public number."""
         return steps_of(self.epochs, self.batch_size, n)
-
-
-@hyperparameters
-class NoiseHyperparameters:
-    """What hides one record.
-
-    noise_multiplier  noise standard deviation divided by clip_norm; solved from epsilon by default
-    """
-
-    noise_multiplier: float = hyperparameter(low=NOISE_MIN, high=NOISE_MAX)
 
 
 @hyperparameters
