@@ -15,8 +15,7 @@ What each one is, its class's text says in a table: its field's name, two blanks
 on in further lines, indented. A field of type int or float is a number, any other a choice. Several of one kind are
 declared by a `name` with a dot, and a spec may write them as one mapping: `lora: {rank: 4, alpha: 16}` is
 `lora.rank: 4`, `lora.alpha: 16`. A subclass adds its own behind those of its base; one that it declares anew keeps its
-place. A field without `hyperparameter` is what a plan records besides: it is read from a plan's configuration like
-one, and nobody searches it.
+place.
 """
 
 from __future__ import annotations
@@ -102,15 +101,14 @@ def read(record: type[Record], config: Config, solved: str | None = None) -> Rec
             given = ((name.removeprefix(WITH), value) for name, value in config.items() if name.startswith(WITH))
             values[one.name] = tuple(sorted(given))
             continue
-        about, kind = known.get(one.name), types[one.name]
-        name = about.name if about else one.name
-        value = config.get(name, about.default if about else None)
+        about, kind = known[one.name], types[one.name]
+        value = config.get(about.name, about.default)
         if value is not None:
-            values[one.name] = _cast(name, 0 if about and value == (about.word or None) else value, kind)
-        elif name == solved:
+            values[one.name] = _cast(about.name, 0 if value == (about.word or None) else value, kind)
+        elif about.name == solved:
             values[one.name] = math.nan if kind is float else 0
         else:
-            raise InvalidValue(name, None, f"a value ({about.doc if about else 'as plans record it'})")
+            raise InvalidValue(about.name, None, f"a value ({about.doc})")
     return record(**values)
 
 

@@ -8,7 +8,7 @@ A system says what only it knows, as methods of a `PlannedSystem`; what it leave
     mechanism                what is released, as a value: counted here, and run by `train`
     claims                   by default the headline of the mechanism's whole event
     sentence                 the mechanism for people, with {params...}, {released...} and {facts...} in it
-    work, group, recorded
+    work, group
     train                    one run by its mechanism
 """
 
@@ -129,7 +129,7 @@ class PlannedSystem(ABC, Generic[Params, Released]):
             expected = f"{' or '.join(able)} for {self.name}"
             raise InvalidValue("privacy.adjacency", str(target.adjacency), expected, self.why_adjacency)
         wanted = self.solves.get(target.solve)
-        full = complete(self.params, config) | self.recorded(target)
+        full = complete(self.params, config)
         case = Case(params=read(self.params, full, wanted), facts=facts, target=target, given=config)
         try:
             self.check(case)
@@ -239,10 +239,6 @@ class PlannedSystem(ABC, Generic[Params, Released]):
     def group(self, params: Params) -> str:
         """See `PrivacyPlan.group`."""
         return ""
-
-    def recorded(self, target: PrivacyTarget) -> dict[str, Scalar]:
-        """What plans record of the target among the configuration, for a system whose mechanism follows from it."""
-        return {}
 
     @abstractmethod
     def train(self, fit: Fit[Params, Released]) -> None:

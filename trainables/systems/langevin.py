@@ -30,7 +30,7 @@ from dpcore.papers.wu2020 import Phase, halving_schedule, noise_multiplier, publ
 from dpcore.sampling import PoissonSampling
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.planning import NOISE_MAX, NOISE_MIN, STEPS_MAX, Case, Fit, PlannedSystem, check_at_most
-from trainables.system import PrivacyTarget, Scalar, Traits
+from trainables.system import PrivacyTarget, Traits
 from trainables.training.hyperparameters import BatchHyperparameters, ModelHyperparameters, PriorHyperparameters
 from trainables.training.trained_model import FINE_TUNED, METRICS, TrainedByNoisedGradients
 
@@ -175,7 +175,7 @@ LARGEST_NOISE = 1e6
 
 @hyperparameters
 class DPSGLDHyperparameters(LangevinHyperparameters):
-    """Of `dp-sgld`; the target is recorded, since the noise follows from it.
+    """Of `dp-sgld`, whose noise follows from the target.
 
     step_size  e of the first block; its noise has variance max(e^2 F, e)
     clip_norm  L: every record's gradient is clipped to it, where the paper assumes a Lipschitz constant
@@ -183,14 +183,12 @@ class DPSGLDHyperparameters(LangevinHyperparameters):
 
     step_size: float = hyperparameter(low=1e-12, high=10.0)
     clip_norm: float = hyperparameter(low=1e-9, high=1e6, default=1.0, unit="gradient norm")
-    target_epsilon: float
-    target_delta: float
 
-    def noise_multipliers(self, n: int) -> list[float]:
+    def noise_multipliers(self, n: int, target: PrivacyTarget) -> list[float]:
         """sqrt(max(e^2 F, e)) / (e (n/b) L) of each block."""
-        b, clip, epsilon, delta = self.batch_size, self.clip_norm, self.target_epsilon, self.target_delta
+        b, clip = self.batch_size, self.clip_norm
         return [
-            math.sqrt(published_noise_variance(phase.step_size, n, self.epochs, clip, b, epsilon, delta))
+            math.sqrt(published_noise_variance(phase.step_size, n, self.epochs, clip, b, target.epsilon, target.delta))
             / (phase.step_size * n / b * clip)
             for phase in self.phases(n)
         ]
@@ -206,19 +204,15 @@ class DPSGLD(PrivateLangevin[DPSGLDHyperparameters]):
     shown_step = 2.0
     remedy = "The published noise spends more here: lower epsilon, or use clipped-sgld."
 
-    def recorded(self, target: PrivacyTarget) -> dict[str, Scalar]:
-        """See `PlannedSystem.recorded`."""
-        return {"target_epsilon": target.epsilon, "target_delta": target.delta}
-
     def check(self, case: Case[DPSGLDHyperparameters]) -> None:
         """See `PlannedSystem.check`. Raises InvalidValue (model, batch above n)."""
         super().check(case)
-        noise = max(case.params.noise_multipliers(case.facts.n))
+        noise = max(case.params.noise_multipliers(case.facts.n, case.target))
         check_at_most(LARGEST_NOISE, "Take fewer epochs, or raise epsilon or halve_every.", noise=noise)
 
     def mechanism(self, case: Case[DPSGLDHyperparameters]) -> Sequence:
         """See `PlannedSystem.mechanism`."""
-        return self.blocks(case, case.params.clip_norm, case.params.noise_multipliers(case.facts.n))
+        return self.blocks(case, case.params.clip_norm, case.params.noise_multipliers(case.facts.n, case.target))
 
     def claims(self, case: Case[DPSGLDHyperparameters], released: Sequence) -> list[Guarantee]:
         """And the published claim: it holds for this run because the exact count of the same noise is no larger."""
