@@ -55,16 +55,11 @@ def hyperparameters(made: type[Record]) -> type[Record]:
     return dataclass(frozen=True, kw_only=True)(made)
 
 
-def _docs(record: type) -> dict[str, str]:
-    """{field: what the text of its class says of it}, of a record and its bases."""
-    texts = [inspect.cleandoc(one.__doc__ or "") for one in reversed(record.__mro__)]
-    return {name: " ".join(doc.split()) for text in texts for name, doc in _SAID.findall(text)}
-
-
 @cache
 def _described(record: type) -> Mapping[str, Hyperparameter]:
     """The hyperparameters of a record by field, in order."""
-    types, docs = _types(record), _docs(record)
+    types, texts = _types(record), [inspect.cleandoc(one.__doc__ or "") for one in reversed(record.__mro__)]
+    docs = {name: " ".join(doc.split()) for text in texts for name, doc in _SAID.findall(text)}
     kinds: dict[type, Literal["float", "int"]] = {float: "float", int: "int"}
     return {
         one.name: Hyperparameter(

@@ -70,7 +70,16 @@ class Policy:
 def enter(option: str, function: str) -> None:
     """To be called before anything of `function`, the value of `option`, is looked for. Raises InvalidValue."""
     check_permitted(option, function)
-    _announce(function)
+    # Named once for a command and all processes that it starts on its machine.
+    said = os.environ.get(ANNOUNCED, "").split()
+    if function not in said:
+        os.environ[ANNOUNCED] = " ".join([*said, function])
+        _log.warning(
+            "Importing %s and calling %s, as the spec or the command says (%s=deny would refuse it).",
+            function.partition(":")[0],
+            function,
+            VARIABLE,
+        )
 
 
 def check_permitted(option: str, function: str) -> None:
@@ -139,20 +148,6 @@ def place_of(error: BaseException) -> str:
 def _script() -> str | None:
     path = getattr(sys.modules["__main__"], "__file__", None)
     return None if path is None else os.path.abspath(path)
-
-
-def _announce(function: str) -> None:
-    """Once for a command and all processes that it starts on its machine."""
-    said = os.environ.get(ANNOUNCED, "").split()
-    if function in said:
-        return
-    os.environ[ANNOUNCED] = " ".join([*said, function])
-    _log.warning(
-        "Importing %s and calling %s, as the spec or the command says (%s=deny would refuse it).",
-        function.partition(":")[0],
-        function,
-        VARIABLE,
-    )
 
 
 def offered(group: str) -> dict[str, EntryPoint]:

@@ -11,19 +11,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import Guarantee, Notion
 from trainables.hooks import Answering, Auditable, CanaryTrained, Scored
 from trainables.measures.quality import GROUPED, QUALITY, own_metrics, why_not
 from trainables.metrics import Config, Dependence, Metric, Worst
+from trainables.plugins import ByName
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, State, System, Task, TrialRun
 
 _MEMBERS = (
     "the training records, without noise: it is outside every claim, and for the eyes of those who may see the records"
 )
 AUDIT_RUNS = 200
+_planned = partial(Metric, goal="minimize", released="the plan: no record", depends=Dependence.PUBLIC)
 
 
 _ATTACK = {
@@ -34,33 +33,29 @@ _ATTACK = {
     "priv_leak": "true minus false positive rate of that attack at the mean training loss (Lu et al. 2021: Priv_Leak)",
 }
 """What the threshold attack of Yeom et al. 2018 on the training records tells."""
-MEASURES: Mapping[str, Metric] = {
-    one.name: one
-    for one in (
-        Metric(
-            name="audited_epsilon",
-            goal="minimize",
-            doc="lower bound on epsilon (95%, for this measurement alone) from a twin with canaries, which costs one "
-            f"more training; from {AUDIT_RUNS} runs on chosen neighbours where those are known and gradients are not",
-            released="a twin of the trial on the training records, with noise of its own: in no claim and no ledger",
-            depends=Dependence.RAW,
-        ),
-        *(
-            Metric(name=name, goal="minimize", worst=1.0, doc=doc, released=_MEMBERS, depends=Dependence.RAW)
-            for name, doc in _ATTACK.items()
-        ),
-        Metric(
-            name="queries",
-            goal="maximize",
-            worst=0.0,
-            doc="predictions that the trial made of validation records under its claim (a released model makes more)",
-            released="the plan: no record",
-            depends=Dependence.PUBLIC,
-        ),
-        *QUALITY.values(),
-        *GROUPED.values(),
-    )
-}
+MEASURES: Mapping[str, Metric] = ByName(
+    "metric",
+    Metric(
+        name="audited_epsilon",
+        goal="minimize",
+        doc="lower bound on epsilon (95%, for this measurement alone) from a twin with canaries, which costs one "
+        f"more training; from {AUDIT_RUNS} runs on chosen neighbours where those are known and gradients are not",
+        released="a twin of the trial on the training records, with noise of its own: in no claim and no ledger",
+        depends=Dependence.RAW,
+    ),
+    *(
+        Metric(name=name, goal="minimize", worst=1.0, doc=doc, released=_MEMBERS, depends=Dependence.RAW)
+        for name, doc in _ATTACK.items()
+    ),
+    _planned(
+        name="queries",
+        goal="maximize",
+        worst=0.0,
+        doc="predictions that the trial made of validation records under its claim (a released model makes more)",
+    ),
+    *QUALITY.values(),
+    *GROUPED.values(),
+)
 
 
 def measured(names: Collection[str] = ()) -> Mapping[str, Metric]:
@@ -103,7 +98,7 @@ def check_measurable(names: Sequence[str], system: System, plan: PrivacyPlan) ->
     if "audited_epsilon" in asked:
         from trainables.measures import audits
 
-        claim = _audited_claim(plan)
+        claim = audits.audited_claim(plan)
         if not audits.methods(system, claim):
             expected = f"an audit of {system.name} under {claim.adjacency}, which has none"
             remedy = "Drop this objective or that system, or change privacy.adjacency."
@@ -149,26 +144,12 @@ def told_of_groups(facts: DatasetSpec) -> frozenset[str]:
 def _audited(system: System, member: TrialRun, data: Dataset, execution: RunSettings) -> float:
     from trainables.measures import audits
 
-    claim = _audited_claim(member.plan)
+    claim = audits.audited_claim(member.plan)
     setting = audits.AuditSetting(
-        system=system,
-        plan=member.plan,
-        claim=claim,
-        data=data,
-        rng=np.random.default_rng(),
-        to_step=member.to_step,
-        execution=execution,
+        system=system, plan=member.plan, claim=claim, data=data, to_step=member.to_step, execution=execution
     )
     method = audits.methods(system, claim)[0]
     return audits.gather(setting, method, runs=AUDIT_RUNS, curve=audits.curve_of(setting)).audit.epsilon_lower
-
-
-def _audited_claim(plan: PrivacyPlan) -> Guarantee:
-    """The claim that a bound is held against, or, without one, a delta and a relation for the bound itself."""
-    from trainables.measures import audits
-
-    claim = audits.dp_claim(plan, plan.guarantee)
-    return replace(plan.guarantee, notion=Notion.DP) if claim is None else claim
 
 
 # The door between a trial and the world: every number that leaves is an access to data.
@@ -178,7 +159,6 @@ def _audited_claim(plan: PrivacyPlan) -> Guarantee:
 # (`sweeps.privacy.release`). What leaves is what a system declares, and of that only what does not depend on what is
 # withheld.
 
-_planned = partial(Metric, goal="minimize", released="the plan: no record", depends=Dependence.PUBLIC)
 _of_machine = partial(
     Metric,
     goal="minimize",
@@ -186,19 +166,17 @@ _of_machine = partial(
     depends=Dependence.SIDE_CHANNEL,
 )
 
-OWN_METRICS: Mapping[str, Metric] = {
-    one.name: one
-    for one in (
-        _planned(name="epsilon", doc="claimed epsilon of the steps behind the other metrics"),
-        _planned(
-            name="target_epsilon",
-            doc="the budget that the trial was held to; infinite where its claim exceeds that (no protection)",
-        ),
-        _planned(name="work", doc="planned cost in the system's unit of work"),
-        _of_machine(name="seconds", doc="time from the trial's first step to its last"),
-        _of_machine(name="peak_memory_mb", doc="largest memory of the trial's processes, in MiB"),
-    )
-}
+OWN_METRICS: Mapping[str, Metric] = ByName(
+    "metric",
+    _planned(name="epsilon", doc="claimed epsilon of the steps behind the other metrics"),
+    _planned(
+        name="target_epsilon",
+        doc="the budget that the trial was held to; infinite where its claim exceeds that (no protection)",
+    ),
+    _planned(name="work", doc="planned cost in the system's unit of work"),
+    _of_machine(name="seconds", doc="time from the trial's first step to its last"),
+    _of_machine(name="peak_memory_mb", doc="largest memory of the trial's processes, in MiB"),
+)
 """Metrics of every trial, whatever its system."""
 
 

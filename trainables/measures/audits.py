@@ -116,6 +116,12 @@ def dp_claim(plan: PrivacyPlan, claim: Guarantee) -> Guarantee | None:
     return next((one for one in every if one.notion is Notion.DP), None)
 
 
+def audited_claim(plan: PrivacyPlan) -> Guarantee:
+    """The claim that a bound is held against, or, without one, a delta and a relation for the bound itself."""
+    claim = dp_claim(plan, plan.guarantee)
+    return replace(plan.guarantee, notion=Notion.DP) if claim is None else claim
+
+
 def curve_of(setting: AuditSetting) -> TradeOff | None:
     """The trade-off function that the planned steps claim by the loss distribution of their events.
 

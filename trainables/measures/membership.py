@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,12 +132,12 @@ def likelihood_ratio_attack(setting: AuditSetting, shadows: int) -> tuple[Attack
     inside = balanced_splits(records, shadows, setting.rng).inside
     target_inside = setting.rng.random(records) < 0.5
     losses = np.stack([_minus_losses(setting, rows, number) for number, rows in enumerate([*inside, target_inside], 1)])
-    confidences = _logits(losses)
-    few = shadows // 2 < SHARED_BELOW
-    online = attacks.lira_online(confidences[-1], confidences[:-1], inside, variance="shared" if few else "per-example")
-    offline = attacks.lira_offline(
-        confidences[-1], confidences[:-1], ~inside, variance="shared" if few else "per-example"
-    )
+    # log(p / (1 - p)) of the probability p = exp(-loss); finite where p rounds to 0 or 1.
+    clipped = np.clip(-losses, 1e-15, 700.0)
+    confidences = -clipped - np.log(-np.expm1(-clipped))
+    variance: Literal["shared", "per-example"] = "shared" if shadows // 2 < SHARED_BELOW else "per-example"
+    online = attacks.lira_online(confidences[-1], confidences[:-1], inside, variance=variance)
+    offline = attacks.lira_offline(confidences[-1], confidences[:-1], ~inside, variance=variance)
     threshold = mean_training_loss_threshold(-losses[-1][target_inside])
     return (
         _attacked("LiRA online", online, target_inside, 0.0),
@@ -170,12 +171,6 @@ def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -
     setting.system.fit([run], part, setting.execution)
     assert isinstance(setting.system, Scored)
     return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), setting.data.train)
-
-
-def _logits(minus_losses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log(p / (1 - p)) of the probability p = exp(-loss); finite where p rounds to 0 or 1."""
-    loss = np.clip(-minus_losses, 1e-15, 700.0)
-    return -loss - np.log(-np.expm1(-loss))
 
 
 def _attacked(name: str, scores: NDArray[np.float64], inside: NDArray[np.bool_], threshold: float | None) -> Attacked:

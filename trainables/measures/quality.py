@@ -129,26 +129,23 @@ def mae(targets: Targets, values: Floats) -> float:
     return float(_sklearn().mean_absolute_error(targets, values))
 
 
-GROUPED: Mapping[str, Metric] = {
-    one.name: one
-    for one in (
-        _of_classes(
-            name="worst_group_accuracy",
-            goal="maximize",
-            worst=0.0,
-            released="the validation records (without noise where they are declared public), and the released model",
-            doc="accuracy on the group of data.groups that has the least of it (groups without a record are left out; "
-            "of noised counts those whose count is below twice its noise; itself left out where none is left)",
-        ),
-        _of_classes(
-            name="smallest_group",
-            goal="maximize",
-            released="the validation records (without noise where they are declared public): no model",
-            doc="number of validation records in the smallest group of data.groups, which worst_group_accuracy may "
-            "rest on",
-        ),
-    )
-}
+GROUPED: Mapping[str, Metric] = plugins.ByName(
+    "metric",
+    _of_classes(
+        name="worst_group_accuracy",
+        goal="maximize",
+        worst=0.0,
+        released="the validation records (without noise where they are declared public), and the released model",
+        doc="accuracy on the group of data.groups that has the least of it (groups without a record are left out; "
+        "of noised counts those whose count is below twice its noise; itself left out where none is left)",
+    ),
+    _of_classes(
+        name="smallest_group",
+        goal="maximize",
+        released="the validation records (without noise where they are declared public): no model",
+        doc="number of validation records in the smallest group of data.groups, which worst_group_accuracy may rest on",
+    ),
+)
 """Told of data that declare groups."""
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpcore.randomness import Streams
@@ -33,7 +34,6 @@ class MemoryRecords:
     """The records of an attempt that a `RecordedRun` asks for, in memory: the last state, and no file."""
 
     state: State | None = None
-    where: str = field(default=NOT_KEPT)
 
     def reserve_until(self, until_step: int) -> None:
         """A slot that is lost is run again from its start, with the same noise: no horizon is noted."""
@@ -47,7 +47,7 @@ class MemoryRecords:
 
     def explain(self, text: str) -> str:
         """What failed may quote a record: it is forgotten."""
-        return self.where
+        return NOT_KEPT
 
     def move(self) -> None:
         """Nothing to be noted."""
@@ -161,35 +161,31 @@ class SealedWork:
         return self.box.open(self._place(place), content)
 
 
-class Keeper:
-    """Writes where a worker stands at the announced times, from a thread of its own, while the block runs."""
+@contextmanager
+def keeping(work: SealedWork, worker: int, standing: Standing) -> Iterator[Callable[[Standing], None]]:
+    """Writes where a worker stands at the announced times, from a thread of its own, while the block runs.
 
-    def __init__(self, work: SealedWork, worker: int, standing: Standing) -> None:
-        self._work, self._worker, self._standing = work, worker, standing
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._loop, daemon=True, name="keeper")
+    What it yields is told where it stands from then on.
+    """
+    at, over = deque([standing], maxlen=1), threading.Event()
 
-    def now(self, standing: Standing) -> None:
-        """What is written from the next announced time on."""
-        self._standing = standing
-
-    def _loop(self) -> None:
-        schedule = self._work.schedule
-        while (number := schedule.following(time.time())) is not None:
-            if self._over.wait(max(0.0, schedule.at(number) - time.time())):
+    def loop() -> None:
+        while (number := work.schedule.following(time.time())) is not None:
+            if over.wait(max(0.0, work.schedule.at(number) - time.time())):
                 return
             # A place that refuses a write may take the next one.
             with suppress(OSError):
-                self._work.keep(self._worker, replace(self._standing, written=number))
+                work.keep(worker, replace(at[-1], written=number))
 
-    def __enter__(self) -> Keeper:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is not None:
-            self._over.set()
-        self._thread.join()
+    thread = threading.Thread(target=loop, daemon=True, name="keeper")
+    thread.start()
+    try:
+        yield at.append
+    except BaseException:
+        over.set()
+        raise
+    finally:
+        thread.join()
 
 
 def serve(work: SealedWork, worker: int, data: Dataset) -> None:
@@ -198,7 +194,7 @@ def serve(work: SealedWork, worker: int, data: Dataset) -> None:
     Raises Damaged where what was drawn is gone.
     """
     drawn, standing = work.drawn(), work.standing(worker)
-    with Keeper(work, worker, standing) as keeper:
+    with keeping(work, worker, standing) as now:
         while standing.following < drawn.count and (left := work.schedule.last - time.time()) > 0:
             group = replace(work.group, seconds=left)
             try:
@@ -210,7 +206,7 @@ def serve(work: SealedWork, worker: int, data: Dataset) -> None:
                 time.sleep(min(1.0, work.schedule.cadence))
                 continue
             standing = after(work, standing, found)
-            keeper.now(standing)
+            now(standing)
 
 
 def after(work: SealedWork, standing: Standing, found: Candidate | None) -> Standing:
