@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checka
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore import checks
 from dpcore.randomness import Streams
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Run, Split, State, TrialRun
 
@@ -114,10 +113,8 @@ class Twin(Run):
     @classmethod
     def of(cls, plan: PrivacyPlan, number: int, secret: bytes, to_step: int | None = None, **own: Any) -> Self:
         """Twin `number` of those that share a secret, from scratch up to `to_step` (all steps by default): noise and
-        batches of its own, initial weights as every twin. Raises InvalidValue."""
+        batches of its own, initial weights as every twin."""
         stop = plan.steps if to_step is None else to_step
-        if not 1 <= stop <= plan.steps:
-            raise checks.InvalidValue("to_step", stop, f"from 1 to {plan.steps}")
         member = TrialRun(key="twin", attempt=number, seed=0, plan=plan, from_step=0, to_step=stop)
         return cls(member, Streams(secret=secret, seed=0, key=member.key, attempt=number), **own)
 

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from multiprocessing.connection import Connection
 from types import ModuleType
@@ -255,7 +255,7 @@ class Rehearsal:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
-            "ran": [{"label": one.label} | one.found.to_dict() for one in self.ran],
+            "ran": [{"label": one.label} | asdict(one.found) for one in self.ran],
             "infeasible": self.infeasible,
             "left": self.left,
             "seconds": self.seconds,

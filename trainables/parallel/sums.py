@@ -32,7 +32,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dpcore import checks
 from dpcore.gradients import ClippedSum
 from trainables.system import Dataset
 from trainables.team import GradientTask, limited_threads
@@ -207,12 +206,7 @@ class _Bridged:
 
 
 def shards(n: int, workers: int) -> tuple[range, ...]:
-    """n records cut into `workers` consecutive parts whose sizes differ by one at most; perhaps empty ones.
-
-    Raises InvalidValue.
-    """
-    checks.count(n=n)
-    checks.count(minimum=1, workers=workers)
+    """n records cut into `workers` consecutive parts whose sizes differ by one at most; perhaps empty ones."""
     return tuple(range(n * rank // workers, n * (rank + 1) // workers) for rank in range(workers))
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from dpcore.checks import InvalidValue
 from trainables.plugins import place_of
@@ -104,7 +103,3 @@ class Rehearsed:
     reported: tuple[str, ...]
     step: Step | None
     trial_seconds: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self)

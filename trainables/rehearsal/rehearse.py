@@ -69,7 +69,25 @@ def setting_of(system: System, plan: PrivacyPlan, facts: DatasetSpec, replanned:
 
     Raises InvalidValue where the configuration cannot be planned again.
     """
-    found = _sampled(plan, facts) or _whole(plan, facts, replanned)
+    records, validation, size = facts.n, facts.n_validation, SMALLEST
+    if rates := sampling_rates(plan):
+        records, validation = min(records, math.ceil(EACH_BATCH / min(rates))), min(validation, VALIDATION)
+        steps = min(plan.steps, SAMPLED_STEPS)
+        if plan.validation is not None:
+            # Nothing is released, so a report may come after any step.
+            plan = replace(plan, validation=replace(plan.validation, at=(steps,)))
+    else:
+        while size < facts.n:
+            few = replace(facts, n=size, n_validation=min(facts.n_validation, size))
+            # Too few for this configuration where it is refused: batches, parts or questions are more.
+            with suppress(InvalidValue):
+                small = replanned(few)
+                if isinstance(small, PrivacyPlan):
+                    plan, facts, records, validation = small, few, few.n, few.n_validation
+                    break
+            size *= GROWTH
+        steps = min(plan.steps, WHOLE_STEPS)
+    found = Setting(plan=plan, facts=facts, records=records, validation=validation, steps=steps)
     change: Callable[[Setting], Setting] = getattr(system, "rehearsal", lambda setting: setting)
     return change(found)
 
@@ -79,37 +97,6 @@ def sampling_rates(plan: PrivacyPlan) -> tuple[float, ...]:
     steps = [event for event, _ in blocks(plan.event())]
     rates = tuple(event.rate for event in steps if isinstance(event, PoissonSampled))
     return rates if len(rates) == len(steps) else ()
-
-
-def _sampled(plan: PrivacyPlan, facts: DatasetSpec) -> Setting | None:
-    rates = sampling_rates(plan)
-    if not rates:
-        return None
-    steps = min(plan.steps, SAMPLED_STEPS)
-    reports = plan.validation
-    return Setting(
-        # Nothing is released, so a report may come after any step.
-        plan=plan if reports is None else replace(plan, validation=replace(reports, at=(steps,))),
-        facts=facts,
-        records=min(facts.n, math.ceil(EACH_BATCH / min(rates))),
-        validation=min(facts.n_validation, VALIDATION),
-        steps=steps,
-    )
-
-
-def _whole(plan: PrivacyPlan, facts: DatasetSpec, replanned: Replanned) -> Setting:
-    size = SMALLEST
-    while size < facts.n:
-        few = replace(facts, n=size, n_validation=min(facts.n_validation, size))
-        # Too few for this configuration where it is refused: batches, parts or questions are more.
-        with suppress(InvalidValue):
-            small = replanned(few)
-            if isinstance(small, PrivacyPlan):
-                plan, facts = small, few
-                break
-        size *= GROWTH
-    steps = min(plan.steps, WHOLE_STEPS)
-    return Setting(plan=plan, facts=facts, records=facts.n, validation=facts.n_validation, steps=steps)
 
 
 # The run itself.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from functools import partial
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
@@ -39,14 +38,14 @@ def redacted(text: str, *urls: str | None) -> str:
 
     urls  whose passwords are hidden wherever they stand in it, decoded ones too: those that an error may be about
     """
-    known = {secret for url in (*os.environ.values(), *urls) if url and "://" in url for secret in _secrets_of(url)}
+    known = {secret for url in (*os.environ.values(), *urls) if url and "://" in url for secret in _in_urls(url)[1]}
     known |= {value for name, value in os.environ.items() if _SECRET.search(name) and not _NO_SECRETS.search(name)}
     ways = (str, unquote, unquote_plus, quote, quote_plus, partial(quote, safe=""))
     spelled = {way(value) for value in known if len(value) >= _SHORTEST for way in ways}
     # The longest first: none is looked for in the remains of another.
     for value in sorted(spelled, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)" if value.isalpha() else re.escape(value), HIDDEN, text)
-    return _in_urls(text)
+    return _in_urls(text)[0]
 
 
 def shown_url(url: str) -> str:
@@ -56,22 +55,30 @@ def shown_url(url: str) -> str:
 
 def holds_secret(url: str) -> bool:
     """Whether a password or a token stands in this URL."""
-    return _in_urls(url) != url
+    return _in_urls(url)[0] != url
 
 
-def _in_urls(text: str) -> str:
-    """The text without the passwords of its URLs: each goes on to the next space, or to the next URL."""
+def _in_urls(text: str) -> tuple[str, set[str]]:
+    """The text without the passwords of its URLs, and these: each URL goes on to the next space, or to the next one."""
+    found = set()
 
-    def option(found: re.Match[str]) -> str:
-        return f"{found[1]}{found[2]}={HIDDEN}" if _SECRET.search(unquote(found[2])) else found[0]
+    def option(part: re.Match[str]) -> str:
+        if not _SECRET.search(unquote(part[2])):
+            return part[0]
+        found.add(part[3])
+        return f"{part[1]}{part[2]}={HIDDEN}"
 
     before, *parts = _SCHEME.split(text)
     shown = [before]
     for scheme, rest in zip(parts[::2], parts[1::2], strict=True):
         user, name, password = _user(scheme, rest)
-        hidden = f"{name}:{HIDDEN}" if password and not scheme.startswith(_KEYS_AS_USERS) else HIDDEN
-        shown.append(scheme + _OPTION.sub(option, rest if user is None else hidden + rest[len(user) :]))
-    return "".join(shown)
+        if user is not None:
+            hidden = f"{name}:{HIDDEN}" if password and not scheme.startswith(_KEYS_AS_USERS) else HIDDEN
+            rest = hidden + rest[len(user) :]
+            if password != name:
+                found.add(password or name)
+        shown.append(scheme + _OPTION.sub(option, rest))
+    return "".join(shown), found
 
 
 def _user(scheme: str, rest: str) -> tuple[str | None, str, str]:
@@ -83,12 +90,3 @@ def _user(scheme: str, rest: str) -> tuple[str | None, str, str]:
     if not at or "/" in name or (not colon and scheme.startswith(_NAMES_AS_USERS)):
         return None, "", ""
     return user, name, password
-
-
-def _secrets_of(url: str) -> Iterator[str]:
-    _, *parts = _SCHEME.split(url)
-    for scheme, rest in zip(parts[::2], parts[1::2], strict=True):
-        user, name, password = _user(scheme, rest)
-        if user is not None and password != name:
-            yield password or name
-        yield from (value for _, option, value in _OPTION.findall(rest) if _SECRET.search(unquote(option)))
