@@ -36,7 +36,7 @@ from sweeps.util.text import shortened
 from sweeps.util.waiting import patience
 from trainables.metrics import WITH
 from trainables.registry import SYSTEMS
-from trainables.rehearsal import CannotRun, MemoryLimits, Rehearsed, Step, rehearse
+from trainables.rehearsal import CannotRun, MemoryLimits, Rehearsed, Step
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar
 
 # Work in a process of its own, so that whatever it does there ends with a sentence here.
@@ -427,6 +427,9 @@ def _rehearse_corner(
     send: Send, spec: SweepSpec, path: str, corner: Corner, facts: DatasetSpec, calibrations: MutableMapping[str, float]
 ) -> tuple[Config, Rehearsed] | None:
     """What ran, as trials run (on a GPU only where trials have one); None where nothing may be launched."""
+    # With torch, which takes seconds to import: in this process alone.
+    from trainables.rehearsal.rehearse import rehearse
+
     send(_Next(path, _PLANNING))
     found = first_plan(spec, corner, facts, calibrations)
     if found is None:

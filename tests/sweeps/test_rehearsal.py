@@ -18,7 +18,7 @@ from sweeps.execution.resume import without_extensions
 from sweeps.planning.rehearsal import Child, ProcessEnded, Rehearsal, corners
 from sweeps.spec.parse import load_spec
 from tests.sweeps import specs
-from trainables.rehearsal import step
+from trainables.rehearsal import rehearse
 
 ROOT = Path(__file__).parent.parent.parent
 BROKEN = "tests.trainables.broken_models"
@@ -50,7 +50,7 @@ def test_what_is_right_is_told(capsys):
 
 
 def test_what_fits_in_memory_is_taken_and_a_size_that_does_not_is_refused(monkeypatch):
-    monkeypatch.setattr(step, "free_mb", lambda device: 150.0)
+    monkeypatch.setattr(rehearse, "free_mb", lambda device: 150.0)
     knobs = {"model": f"{BROKEN}:large_in_between", "batch_size": 64}
     raw = spec(knobs)
     end, failed = found(raw)

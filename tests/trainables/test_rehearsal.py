@@ -12,7 +12,8 @@ from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES
 from trainables.metrics import Dependence
 from trainables.registry import SYSTEMS
-from trainables.rehearsal import CannotRun, Rehearsed, rehearse, step
+from trainables.rehearsal import CannotRun, Rehearsed
+from trainables.rehearsal.rehearse import fitting, rehearse
 from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Task
 from trainables.systems import noisy_mean
 from trainables.training.made_up import made_up
@@ -256,10 +257,10 @@ def test_a_configuration_that_cannot_be_planned_small_runs_as_it_is():
     ],
 )
 def test_a_batch_that_does_not_fit_is_found_with_what_does(few_mb, one_mb, planned, at_once, fits):
-    limits = step.fitting(few_mb, 8, planned, 1000.0, lambda: one_mb, at_once)
+    limits = fitting(few_mb, 8, planned, 1000.0, lambda: one_mb, at_once)
     assert (limits and (limits.microbatch, limits.concurrency)) == fits
 
 
 def test_a_model_of_which_one_record_does_not_fit_is_found():
     with pytest.raises(CannotRun, match="one record alone takes about 2,000 MB"):
-        step.fitting(8000, 8, 64, 1000.0, lambda: 2000, 1)
+        fitting(8000, 8, 64, 1000.0, lambda: 2000, 1)

@@ -1,4 +1,4 @@
-"""What a rehearsal finds."""
+"""What a rehearsal runs, and what it finds. No torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpcore.checks import InvalidValue
 from trainables.plugins import place_of
-from trainables.system import Config
+from trainables.system import Config, DatasetSpec, PrivacyPlan
 
 
 class CannotRun(ValueError):
@@ -103,3 +103,21 @@ class Rehearsed:
     reported: tuple[str, ...]
     step: Step | None
     trial_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A trial in small.
+
+    plan        what runs, from its first step on
+    facts       those that it was planned from
+    records     made-up training records, or units
+    validation  made-up validation records
+    steps       of the plan that are run
+    """
+
+    plan: PrivacyPlan
+    facts: DatasetSpec
+    records: int
+    validation: int
+    steps: int
