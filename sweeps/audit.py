@@ -34,7 +34,6 @@ from sweeps.util import fingerprint
 from trainables.data import SOURCES
 from trainables.hooks import Auditable
 from trainables.measures import audits
-from trainables.measures.membership import Attacked, check, likelihood_ratio_attack
 from trainables.registry import SYSTEMS
 from trainables.system import Dataset, RunSettings, Split, System
 from trainables.worker.files import Folder
@@ -228,19 +227,19 @@ def attack_trial(
     *,
     accept: Collection[str] = (),
     say: Callable[[str], None] = lambda line: None,
-) -> tuple[str, tuple[Attacked, ...]]:
+) -> tuple[str, tuple[audits.Attacked, ...]]:
     """Membership attacks on a twin of `trial` with `shadows` further twins: (key, attacks). No verdict follows.
 
     The other arguments are those of `audit_trial`. Raises what it raises, and InvalidValue for a system without a model
     to ask.
     """
     audited = Audited(workspace, sweep, trial)
-    check(audited.system, audited.claim, shadows)
+    audits.check_shadows(audited.system, audited.claim, shadows)
     setting = _setting(workspace, audited, False, accept)
     what = f"{audited.record.key} shadows {secrets.token_hex(8)}"
     charge_audit(audited.store, audited.sweep, what, audited.plan, audited.steps, shadows + 1)
     say(_forecast(audited, shadows + 1))
-    return audited.record.key, likelihood_ratio_attack(setting, shadows)
+    return audited.record.key, audits.likelihood_ratio_attack(setting, shadows)
 
 
 def _method(audited: Audited, method: str | None) -> audits.Method:

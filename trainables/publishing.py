@@ -116,7 +116,7 @@ def measure(
     alone = replace(execution, team=None)
     found: dict[str, float] = {}
     if any(name in _ATTACK for name in names):
-        from trainables.measures.membership import threshold_attack
+        from trainables.measures.audits import threshold_attack
 
         found |= threshold_attack(system, member, state, data, alone)
     if "queries" in names:

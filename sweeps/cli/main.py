@@ -37,7 +37,7 @@ from sweeps.util.files import write_output
 from sweeps.util.fingerprint import check_accepted, working_folder_is_importable
 from sweeps.util.log import configured
 from sweeps.util.text import check_text
-from trainables.measures.membership import Attacked
+from trainables.measures.audits import Attacked
 from trainables.worker.redaction import holds_secret, shown_url
 
 # Commands about what a sweep claims: `sweeps audit` tries to refute it, `sweeps certify` signs or verifies it.

@@ -14,7 +14,7 @@ from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES
 from trainables.hooks import Twin
 from trainables.measures import quality
-from trainables.measures.membership import Attacked, likelihood_ratio_attack
+from trainables.measures.audits import Attacked, likelihood_ratio_attack
 from trainables.measures.quality import COMPUTED, QUALITY, value_of
 from trainables.metrics import Task
 from trainables.publishing import measure, missing
