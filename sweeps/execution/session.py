@@ -53,7 +53,7 @@ from trainables.data import SOURCES
 from trainables.metrics import Metric
 from trainables.publishing import declared
 from trainables.registry import SYSTEMS
-from trainables.sealed.worker import SealedWork
+from trainables.sealed import SealedWork
 from trainables.system import Dataset
 from trainables.validation.planning import check_defined
 from trainables.worker.attempt import ERROR, Attempt

@@ -34,7 +34,7 @@ from sweeps.store.records import SweepState
 from sweeps.util.log import Event, say
 from sweeps.util.waiting import patience
 from trainables.parallel.ray_shared import SharedData, TeamLayout
-from trainables.sealed.worker import RemoteWork, SealedWork, serve_remotely
+from trainables.sealed import RemoteWork, SealedWork, serve_remotely
 from trainables.system import Dataset, Launch
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import Folder

@@ -36,8 +36,9 @@ from sweeps.store.records import TARGET_EPSILON, Proposal, Settlement, SweepReco
 from sweeps.store.store import Store
 from sweeps.store.workspace import ANNOUNCED, Workspace
 from trainables.publishing import measured
-from trainables.sealed.search import (
+from trainables.sealed import (
     COINS,
+    DRAW,
     KEY_BYTES,
     BestScores,
     Box,
@@ -47,10 +48,10 @@ from trainables.sealed.search import (
     Ranking,
     Schedule,
     SealedDraw,
+    SealedWork,
     Slot,
     Standing,
 )
-from trainables.sealed.worker import DRAW, SealedWork
 from trainables.system import Config, DatasetSpec, Launch, PrivacyPlan, Refusal
 from trainables.worker.attempt import Attempt, TrialResult
 from trainables.worker.files import Damaged, Folder

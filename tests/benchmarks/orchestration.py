@@ -29,8 +29,7 @@ from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Settlement
 from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
-from trainables.sealed.search import best_of
-from trainables.sealed.worker import run_slot
+from trainables.sealed import best_of, run_slot
 
 SPEC = """
 name: bench

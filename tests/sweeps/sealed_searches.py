@@ -13,7 +13,7 @@ from sweeps.store.records import SweepState
 from sweeps.store.store import Store
 from sweeps.store.workspace import Workspace
 from trainables.data import SOURCES
-from trainables.sealed.worker import SealedWork, run_slot, serve
+from trainables.sealed import SealedWork, run_slot, serve
 
 SECONDS = 1.8
 SPEC: dict[str, Any] = {

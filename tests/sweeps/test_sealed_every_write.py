@@ -39,7 +39,7 @@ from sweeps.store.workspace import Workspace
 from sweeps.util.fingerprint import code_digest
 from tests.sweeps import sealed_searches
 from tests.sweeps.view_sweeps import NoViews
-from trainables.sealed import search, worker
+from trainables import sealed
 from trainables.worker.attempt import Attempt
 
 # Lives of one sealed search, each of which may end at any of its writes: by a process of its own, killed by SIGKILL.
@@ -140,15 +140,15 @@ def _count_writes(root: Path, kill_at: int) -> None:
 
 def _in_threads(mark: int) -> Callable[..., None]:
     def on_the_cluster(runner: Any, work: Any, data: Any) -> None:
-        run_slot = worker.run_slot
+        run_slot = sealed.run_slot
 
         def marked(*arguments: Any) -> Any:
             os.write(mark, b".")
             return run_slot(*arguments)
 
-        worker.run_slot = marked
+        sealed.run_slot = marked
         with ThreadPoolExecutor(work.workers) as pool:
-            list(pool.map(lambda one: worker.serve(work, one, data), range(work.workers)))
+            list(pool.map(lambda one: sealed.serve(work, one, data), range(work.workers)))
 
     return on_the_cluster
 
@@ -174,7 +174,7 @@ if not hasattr(sys.modules["__main__"], "__file__"):
     for one in KINDS:
         run.drawn_for(SealedPrior(specified(one), public_facts(specified(one))))
     code_digest()
-    search.Box.new_key()
+    sealed.Box.new_key()
 
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload([__name__])

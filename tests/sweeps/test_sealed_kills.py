@@ -18,8 +18,7 @@ from sweeps.store.records import SweepState
 from sweeps.store.workspace import Workspace
 from tests.sweeps import sealed_searches
 from trainables.data import SOURCES
-from trainables.sealed.search import Candidate, Standing
-from trainables.sealed.worker import SealedWork, after, run_slot
+from trainables.sealed import Candidate, SealedWork, Standing, after, run_slot
 from trainables.system import Dataset
 
 pytestmark = [pytest.mark.chaos, pytest.mark.outage]

@@ -31,8 +31,7 @@ from sweeps.sweep import Sweep
 from tests.sweeps.sealed_searches import SPEC, Search, files
 from tests.sweeps.specs import people, spec_of  # noqa: F401  the fixture
 from tests.sweeps.test_sealed_winners import to_reach
-from trainables.sealed.search import TooLarge
-from trainables.sealed.worker import run_slot
+from trainables.sealed import TooLarge, run_slot
 from trainables.worker.attempt import Attempt
 from trainables.worker.files import Damaged
 

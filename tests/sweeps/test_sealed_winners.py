@@ -28,7 +28,7 @@ from sweeps.store.workspace import Workspace
 from tests.sweeps.sealed_searches import SECONDS, SPEC, Search
 from tests.sweeps.test_sealed_planning import DIGITS, planner_of
 from trainables.metrics import Scalarisation
-from trainables.sealed.search import BestScores, FirstSuccess, Slot
+from trainables.sealed import BestScores, FirstSuccess, Slot
 from trainables.system import Refusal
 
 PRIVACY = {**SPEC["privacy"], "release": "first"}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trainables.sealed.search import Candidate, Standing, best_of
+from trainables.sealed import Candidate, Standing, best_of
 
 WEIGHT = np.arange(12, dtype=np.float32).reshape(3, 4)
 STATE = {
