@@ -221,7 +221,7 @@ class Pooled(Derived[PoolOptions]):
         """The records of the pool that the draw takes."""
         whole = self._whole(asked, found.facts)
         order = records.drawn(len(found.train) + len(found.validation), asked.seed)
-        pool = _together(found.train, found.validation)
+        pool = records.joined(found.train, found.validation)
         sides = (records.taken(pool, side) for side in (order[: whole.n], order[whole.n :][: whole.n_validation]))
         return dataset_within(self._part(asked), records.dataset(whole, *sides))
 
@@ -235,12 +235,6 @@ class Pooled(Derived[PoolOptions]):
             expected = f"train + validation of at most {held}, the records of {asked.of}"
             raise InvalidValue("data.train", asked.train, expected, "Train on fewer, or keep fewer.")
         return replace(facts, dataset=f"{facts.dataset}-pooled", n=asked.train, n_validation=kept)
-
-
-def _together(one: Split, other: Split) -> Split:
-    inputs = {name: np.concatenate([array, other.inputs[name]]) for name, array in one.inputs.items()}
-    ids = None if one.ids is None or other.ids is None else np.concatenate([one.ids, other.ids])
-    return Split(inputs=inputs, targets=np.concatenate([one.targets, other.targets]), ids=ids)
 
 
 PUBLIC_AXES = "The projection was fitted to the validation records, which are taken as public."

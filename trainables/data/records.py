@@ -254,6 +254,13 @@ def taken(split: Split, rows: Array | slice) -> Split:
     return split.each(lambda array: array[rows])
 
 
+def joined(one: Split, other: Split) -> Split:
+    """The records of `one`, then those of `other`, with ids where both have them; without weights and groups."""
+    inputs = {name: np.concatenate([array, other.inputs[name]]) for name, array in one.inputs.items()}
+    ids = None if one.ids is None or other.ids is None else np.concatenate([one.ids, other.ids])
+    return Split(inputs=inputs, targets=np.concatenate([one.targets, other.targets]), ids=ids)
+
+
 def without_ids(data: Dataset) -> Dataset:
     """The same records, as they go to trials: what parted them is no business of theirs."""
     train, validation = (replace(one, ids=None) for one in (data.train, data.validation))

@@ -266,21 +266,13 @@ def _inserted_scores(
     setting: AuditSetting, canaries: Split, coins: NDArray[np.bool_], number: int
 ) -> NDArray[np.float64]:
     """Scores of records, of which `coins` puts some into the training data of twin `number`."""
-    data = with_records(setting.data, canaries, coins)
+    # All canaries are the queries.
+    train = records.joined(setting.data.train, records.taken(canaries, coins))
     run = setting.twin(number)
-    setting.system.fit([run], data, setting.execution)
+    setting.system.fit([run], replace(setting.data, train=train, validation=canaries), setting.execution)
     if isinstance(setting.system, Scored):
         return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), canaries)
     return answer_scores(run.outcome(), canaries)
-
-
-def with_records(data: Dataset, canaries: Split, included: NDArray[np.bool_]) -> Dataset:
-    """The training records with those of `canaries` that `included` marks; all canaries are the queries."""
-    inputs = {
-        name: np.concatenate([array, canaries.inputs[name][included]]) for name, array in data.train.inputs.items()
-    }
-    targets = np.concatenate([data.train.targets, canaries.targets[included]])
-    return replace(data, train=Split(inputs, targets), validation=canaries)
 
 
 def answer_scores(released: State, queried: Split) -> NDArray[np.float64]:
@@ -437,12 +429,8 @@ def _of_answers(
     if not isinstance(system, Answering) or count < 1:
         raise checks.InvalidValue("queries", member.to_step, "at least 2, for one member and one other record")
     rng = np.random.default_rng(member.seed)
-    chosen = [rng.permutation(len(split))[:count] for split in (data.train, data.validation)]
-    pairs = [(data.train, chosen[0]), (data.validation, chosen[1])]
-    queried = Split(
-        {name: np.concatenate([split.inputs[name][rows] for split, rows in pairs]) for name in data.train.inputs},
-        np.concatenate([split.targets[rows] for split, rows in pairs]),
-    )
+    asked = (records.taken(split, rng.permutation(len(split))[:count]) for split in (data.train, data.validation))
+    queried = records.joined(*asked)
     # Every query is asked: the plan's number of answers is at least that of these records.
     run = Twin.of(system.without_its_attack(member.plan), 1, fresh_secret(), 2 * count)
     system.fit([run], replace(data, validation=queried), execution)
