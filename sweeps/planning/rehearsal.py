@@ -36,7 +36,7 @@ from sweeps.util.text import shortened
 from sweeps.util.waiting import patience
 from trainables.metrics import WITH
 from trainables.registry import SYSTEMS
-from trainables.rehearsal import CannotRun, MemoryLimits, Rehearsed, Step
+from trainables.rehearsal.findings import CannotRun, MemoryLimits, Rehearsed, Step
 from trainables.system import Config, DatasetSpec, PrivacyPlan, Refusal, Scalar
 
 # Work in a process of its own, so that whatever it does there ends with a sentence here.

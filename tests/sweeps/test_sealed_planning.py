@@ -29,7 +29,7 @@ from sweeps.store.records import TARGET_EPSILON
 from sweeps.store.workspace import Workspace
 from tests.sweeps import specs
 from tests.sweeps.specs import people, spec_of  # noqa: F401  the fixture
-from trainables.rehearsal import Rehearsed, Step
+from trainables.rehearsal.findings import Rehearsed, Step
 from trainables.system import PrivacyPlan, Refusal
 
 SPEC = specs.mean(

@@ -12,7 +12,7 @@ from tests.trainables.registry_cases import CANDIDATES, data_of
 from trainables.data import SOURCES
 from trainables.metrics import Dependence
 from trainables.registry import SYSTEMS
-from trainables.rehearsal import CannotRun, Rehearsed
+from trainables.rehearsal.findings import CannotRun, Rehearsed
 from trainables.rehearsal.rehearse import fitting, rehearse
 from trainables.system import DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Refusal, RunSettings, Task
 from trainables.systems import noisy_mean

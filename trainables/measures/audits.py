@@ -44,6 +44,7 @@ CALIBRATION = 0.5
 _TOGETHER = 2000
 """Twins whose releases are in memory at once."""
 
+Scores = NDArray[np.float64]
 Reader = Callable[[State], float]
 
 
@@ -219,7 +220,7 @@ def _calls(setting: AuditSetting, canaries: int) -> tuple[int, int]:
 
 def gradient_scores(
     setting: AuditSetting, system: CanaryTrained, coins: NDArray[np.bool_], number: int
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Scores]:
     """Scores of gradient canaries, of which `coins` [M] puts some into twin `number`; under replace-one it puts the
     opposite of the others."""
     from trainables.measures.canaries import Watched, check, draw_signs, planted
@@ -262,9 +263,7 @@ def _mislabelled(setting: AuditSetting, canaries: int) -> Split:
     return Split({name: array[chosen] for name, array in validation.inputs.items()}, moved.astype(labels.dtype))
 
 
-def _inserted_scores(
-    setting: AuditSetting, canaries: Split, coins: NDArray[np.bool_], number: int
-) -> NDArray[np.float64]:
+def _inserted_scores(setting: AuditSetting, canaries: Split, coins: NDArray[np.bool_], number: int) -> Scores:
     """Scores of records, of which `coins` puts some into the training data of twin `number`."""
     # All canaries are the queries.
     train = records.joined(setting.data.train, records.taken(canaries, coins))
@@ -275,7 +274,7 @@ def _inserted_scores(
     return answer_scores(run.outcome(), canaries)
 
 
-def answer_scores(released: State, queried: Split) -> NDArray[np.float64]:
+def answer_scores(released: State, queried: Split) -> Scores:
     """[len(queried)]: 1 where the answer was the record's own label, 0 where another was, 1/2 where none was asked."""
     scores = np.full(len(queried), 0.5)
     asked = released["asked"]
@@ -289,7 +288,7 @@ def answer_scores(released: State, queried: Split) -> NDArray[np.float64]:
 def _neighbours(setting: AuditSetting, system: Auditable, runs: int, curve: TradeOff | None) -> Found:
     pair, numbers = system.neighbours(setting.plan, setting.data.facts), itertools.count(1)
 
-    def both(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def both(count: int) -> tuple[Scores, Scores]:
         with_it, without_it = (
             outcomes(setting, data, count, pair.score, numbers) for data in (pair.with_it, pair.without_it)
         )
@@ -300,9 +299,7 @@ def _neighbours(setting: AuditSetting, system: Auditable, runs: int, curve: Trad
     return _counted(setting, both, runs, curve, threat, pair.doc, reads_records=False)
 
 
-def outcomes(
-    setting: AuditSetting, data: Dataset, runs: int, read: Reader, numbers: Iterator[int]
-) -> NDArray[np.float64]:
+def outcomes(setting: AuditSetting, data: Dataset, runs: int, read: Reader, numbers: Iterator[int]) -> Scores:
     """`read` of what each of `runs` independent twins on `data` released; shape [runs].
 
     numbers  of the twins: those of different numbers share no noise under one secret
@@ -331,7 +328,7 @@ def _one_canary(setting: AuditSetting, runs: int, curve: TradeOff | None) -> Fou
             return float(gradient_scores(setting, system, coin, number)["likelihood ratio"][0])
         return float(_inserted_scores(setting, planted, coin, number)[0])
 
-    def both(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def both(count: int) -> tuple[Scores, Scores]:
         found = np.array([[score(True), score(False)] for _ in range(count)])
         return found[:, 0], found[:, 1]
 
@@ -340,7 +337,7 @@ def _one_canary(setting: AuditSetting, runs: int, curve: TradeOff | None) -> Fou
 
 def _counted(
     setting: AuditSetting,
-    both: Callable[[int], tuple[NDArray[np.float64], NDArray[np.float64]]],
+    both: Callable[[int], tuple[Scores, Scores]],
     runs: int,
     curve: TradeOff | None,
     threat: ThreatModel,
@@ -374,8 +371,6 @@ def _audit(setting: AuditSetting, evidence: Evidence, threat: ThreatModel) -> Au
 # The likelihood-ratio attack of Carlini, Chien, Nasr, Song, Terzis & Tramer (2022), Algorithm 1, on twins of a trial:
 # shadow twins, each on a random half of the records, and one more. The attacked model is the last twin, so that its
 # members are known and the trial's own release stays as it was; beside it the threshold attack.
-
-Scores = NDArray[np.float64]
 
 
 def threshold_attack(
@@ -501,7 +496,7 @@ def check_shadows(system: System, claim: Guarantee, shadows: int) -> None:
         raise checks.InvalidValue("shadows", shadows, expected)
 
 
-def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -> NDArray[np.float64]:
+def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -> Scores:
     """Scores of all records under twin `number`, trained on those that `rows` marks."""
     run = setting.twin(number)
     # The public n stays: it is a constant that neighbours share.
@@ -511,7 +506,7 @@ def _minus_losses(setting: AuditSetting, rows: NDArray[np.bool_], number: int) -
     return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), setting.data.train)
 
 
-def _attacked(name: str, scores: NDArray[np.float64], inside: NDArray[np.bool_], threshold: float | None) -> Attacked:
+def _attacked(name: str, scores: Scores, inside: NDArray[np.bool_], threshold: float | None) -> Attacked:
     members, others = scores[inside], scores[~inside]
     decisions = None if threshold is None else decide(members, others, threshold)
     return Attacked(

@@ -2,9 +2,3 @@
 
 No record of the data is read, so everything here may be printed.
 """
-
-from __future__ import annotations
-
-from trainables.rehearsal.findings import CannotRun, MemoryLimits, Rehearsed, Setting, Step
-
-__all__ = ["CannotRun", "MemoryLimits", "Rehearsed", "Setting", "Step"]

@@ -33,7 +33,7 @@ from trainables.hooks import Neighbours
 from trainables.hyperparameters import hyperparameter, hyperparameters
 from trainables.metrics import Dependence, Metric, Scalar, Task, Worst
 from trainables.planning import Case, Fit, PlannedSystem, check_at_most
-from trainables.rehearsal import Setting
+from trainables.rehearsal.findings import Setting
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, Split, State, Traits
 from trainables.training.loop import Pace, run_steps
 from trainables.training.noise import normals

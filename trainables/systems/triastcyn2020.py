@@ -68,7 +68,7 @@ from dpcore.sampling import PoissonSampling
 from trainables.hyperparameters import hyperparameter, hyperparameters, read
 from trainables.metrics import Dependence, Metric
 from trainables.planning import STEPS_MAX, Case, Fit, PlannedSystem, check_at_most
-from trainables.rehearsal import Setting
+from trainables.rehearsal.findings import Setting
 from trainables.system import DatasetSpec, PrivacyPlan, State, Traits
 from trainables.systems.linear import classes_of
 from trainables.systems.noisy_sgd import DescentHyperparameters, NoisedDescent
