@@ -13,7 +13,7 @@ from functools import partial
 
 from dpcore.checks import InvalidValue
 from trainables.hooks import Answering, Auditable, CanaryTrained, Scored
-from trainables.measures.quality import GROUPED, QUALITY, own_metrics, why_not
+from trainables.measures.quality import GROUPED, QUALITY, own_metrics, quality, why_not
 from trainables.metrics import Config, Dependence, Metric, Worst
 from trainables.plugins import ByName
 from trainables.system import Dataset, DatasetSpec, PrivacyPlan, RunSettings, State, System, Task, TrialRun
@@ -125,8 +125,6 @@ def measure(
         found["audited_epsilon"] = _audited(system, member, data, alone)
     told = told_of_groups(data.facts)
     if asked := [one for one in names if (one in QUALITY or one in GROUPED or own_metrics([one])) and one not in told]:
-        from trainables.measures.quality import quality
-
         found |= quality(asked, system, member, state, data)
     return found
 

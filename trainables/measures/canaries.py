@@ -15,7 +15,7 @@ The attacker is Nasr, Hayes, Steinke, Balle, Tramer, Jagielski, Carlini & Terzis
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,9 +30,7 @@ from dpcore.events import Event, Gaussian, PoissonSampled, blocks
 from trainables.data import records
 from trainables.hooks import Twin
 from trainables.system import Dataset, PrivacyPlan
-from trainables.training.losses import CANARY
-
-Loss = Callable[[Any, Any], Tensor]
+from trainables.training.losses import CANARY, LossFunction
 
 PIECES = 4
 SCALE = 100.0
@@ -124,7 +122,7 @@ class Watched(Twin):
     _highest: NDArray[np.float64] | float = -math.inf
     _lowest: NDArray[np.float64] | float = math.inf
 
-    def attach(self, model: nn.Module, loss: Loss) -> tuple[nn.Module, Loss]:
+    def attach(self, model: nn.Module, loss: LossFunction) -> tuple[nn.Module, LossFunction]:
         """The model with canaries, and the loss that makes their gradients too long."""
         device = next(model.parameters()).device
         padded = np.concatenate([np.zeros((1, PIECES)), self.signs]).astype(np.float32)

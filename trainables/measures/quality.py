@@ -165,20 +165,18 @@ class NoFiniteNumber(ValueError):
 
 def own_metrics(names: Iterable[str]) -> dict[str, Metric]:
     """Those of `names` that are written as functions, by name. Imports nothing."""
-    return {name: _described(name) for name in names if plugins.OBJECT.fullmatch(name)}
-
-
-def _described(name: str) -> Metric:
-    module, _, function = name.partition(":")
-    return Metric(
-        name=name,
-        goal=None,
-        doc=f"{function}(targets, scores) of the validation records, asserted by {module}: nobody read it here",
-        released="the validation records (only where they are declared public) and the released model, as asserted by "
-        f"{module}",
-        depends=Dependence.VALIDATION,
-        tasks=_TASKS,
-    )
+    asked = [(name, *name.split(":")) for name in names if plugins.OBJECT.fullmatch(name)]
+    return {
+        name: _quality(
+            name=name,
+            goal=None,
+            doc=f"{function}(targets, scores) of the validation records, asserted by {module}: nobody read it here",
+            released="the validation records (only where they are declared public) and the released model, as asserted "
+            f"by {module}",
+            tasks=_TASKS,
+        )
+        for name, module, function in asked
+    }
 
 
 def own_value(name: str, targets: NDArray[np.generic], scores: NDArray[np.float64]) -> float:

@@ -138,7 +138,11 @@ def rehearse(
 
     def examine(model: nn.Module, loss: LossFunction) -> Step:
         clip_norm = system.canary_scale(plan, facts)[0] if isinstance(system, CanaryTrained) else None
-        return examined(model, loss, facts, _planned_batch(plan, facts), clip_norm, execution, saying, at_once)
+        if rates := sampling_rates(plan):
+            batch = max(1, round(max(rates) * facts.n))
+        else:
+            batch = read(BatchHyperparameters, {"batch_size": facts.n, **plan.config}).batch_size
+        return examined(model, loss, facts, batch, clip_norm, execution, saying, at_once)
 
     doing = "planned again for few records"
     try:
@@ -162,7 +166,16 @@ def rehearse(
         published(metrics, system, setting.plan.config, (), asked)
     except Exception as error:
         raise CannotRun.by(error, doing) from error
-    _check_objectives(objectives, metrics)
+    silent = [one for one in objectives if one not in OWN_METRICS and one not in _TOO_LONG and one not in metrics]
+    if silent:
+        told = ", ".join(sorted({*scores_of(metrics), *OWN_METRICS}))
+        raise CannotRun(
+            f"no trial would report the objective {', '.join(silent)} on these data, so none could be ranked. "
+            f"It reports {told}."
+        )
+    broken = [one for one in objectives if one in metrics and np.isnan(metrics[one])]
+    if broken:
+        raise CannotRun(f"the objective {', '.join(broken)} is no number on made-up records")
     step, copies = run.step, int(plan.config.get("augmentation.multiplicity", 1))
     return Rehearsed(
         system=system.name,
@@ -174,28 +187,6 @@ def rehearse(
         step=step,
         trial_seconds=None if step is None else copies * plan.steps * step.seconds * step.planned / step.records,
     )
-
-
-def _planned_batch(plan: PrivacyPlan, facts: DatasetSpec) -> int:
-    """Expected records, or units, of a batch."""
-    rates = sampling_rates(plan)
-    if rates:
-        return max(1, round(max(rates) * facts.n))
-    return read(BatchHyperparameters, {"batch_size": facts.n, **plan.config}).batch_size
-
-
-def _check_objectives(objectives: Sequence[str], metrics: Mapping[str, float]) -> None:
-    """Raises CannotRun where a trial would have no rank."""
-    silent = [one for one in objectives if one not in OWN_METRICS and one not in _TOO_LONG and one not in metrics]
-    if silent:
-        told = ", ".join(sorted({*scores_of(metrics), *OWN_METRICS}))
-        raise CannotRun(
-            f"no trial would report the objective {', '.join(silent)} on these data, so none could be ranked. "
-            f"It reports {told}."
-        )
-    broken = [one for one in objectives if one in metrics and np.isnan(metrics[one])]
-    if broken:
-        raise CannotRun(f"the objective {', '.join(broken)} is no number on made-up records")
 
 
 # One gradient step at the first weights, on made-up records, looked at closely before anything is trained.

@@ -238,13 +238,9 @@ def train(runs: list[RecordedRun], launch: LaunchContext) -> dict[str, tuple[str
         raise
     except Exception as failure:
         # Kind and message in the first line.
-        first, what = " ".join("".join(traceback.format_exception_only(failure)).split()), _without_values(failure)
-        text = f"{first}\n\n{traceback.format_exc()}"
+        first = " ".join("".join(traceback.format_exception_only(failure)).split())
+        text, frame = f"{first}\n\n{traceback.format_exc()}", traceback.extract_tb(failure.__traceback__)[-1]
+        # Without values: the message may quote a record.
+        what = f"{type(failure).__name__} ({Path(frame.filename).name}, line {frame.lineno}, in {frame.name})"
         return {run.member.key: ("error", f"{what}; the whole text is in {run.attempt.explain(text)}") for run in runs}
     return {run.member.key: ended for run in runs}
-
-
-def _without_values(failure: Exception) -> str:
-    frame = traceback.extract_tb(failure.__traceback__)[-1]
-    place = f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
-    return f"{type(failure).__name__} ({place})"
