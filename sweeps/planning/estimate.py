@@ -88,7 +88,7 @@ class TotalEstimate:
         if self.budget:
             return (
                 f"all {self.trials} trials together: at most {number}, whichever are launched. After the run it can be "
-                f"quoted. {COUNTS if self.public else COVERS}"
+                f"quoted. It {COUNTS if self.public else COVERS}."
             )
         estimate = (
             f"all {self.trials} trials together: about {number}, an estimate by {self.accountant} from draws of the "
@@ -97,7 +97,7 @@ class TotalEstimate:
         if self.standing not in STANDING:
             return f"{estimate}. It will be no guarantee, because the weakest claim among them is {self.standing}."
         if not self.choices:
-            return f"{estimate}. After the run the exact total can be quoted. {COUNTS if self.public else COVERS}"
+            return f"{estimate}. After the run the exact total can be quoted. It {COUNTS if self.public else COVERS}."
         what = " and ".join(choice.will or choice.what for choice in self.choices)
         instead = " and ".join(choice.instead for choice in self.choices)
         return f"{estimate}. It will be no guarantee, because {what}. For one, {instead}{ONE_BUDGET}."

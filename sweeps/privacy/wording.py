@@ -226,13 +226,8 @@ def legend_of(trials: Sequence[Published]) -> list[str]:
 PROMISES_NOTHING = "epsilon inf, since some promise nothing"
 """Of a total with unprotected trials among them."""
 
-COVERS = "It covers all results of this sweep and the choice of the best, but no running times and memory."
-COVERS_ONE = "It covers what left this search and the choice of it, but no running times and memory."
-COVERS_BOTH = (
-    "It is the larger of what each part was charged, and covers what had left the sweep that tuned when its best was "
-    "chosen, that choice and the final run, but no running times and memory."
-)
-COUNTS = "It counts the mechanisms alone, and not what else leaves of these public records."
+COVERS = "covers all results and the choice of the best, but no running times and memory"
+COUNTS = "counts the mechanisms alone, and not what else leaves of these public records"
 """What a total is a claim about, and what it is where the records are declared public."""
 
 ONE_BUDGET = "; or give all that leaves one budget (`privacy.scope: sweep`), whatever chooses"
@@ -269,13 +264,19 @@ def total_text(total: Procedure, assumptions: Assumptions) -> str:
     if math.isinf(claim.epsilon):
         return f"{who}: {PROMISES_NOTHING}"
     if total.is_claim:
-        covers = COUNTS if is_demonstration(claim) else COVERS_ONE if covers_search(claim) else COVERS
-        covers = COVERS_BOTH if total.tuned is not None and covers is COVERS else covers
-        covers = covers.replace("this sweep", "these sweeps") if total.sweeps else covers
         said = quote_of_total(total).said.capitalize()
-        stated = f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. {covers}"
+        stated = f"{who}: {claim_text(claim, assumptions.status(claim))}. {said}. It {covers_text(total)}."
         return f"{stated}{_budget_text(total)}{_afterwards_text(total, assumptions)}{_cut_text(total)}"
     return f"{who}: no guarantee, because {why_no_guarantee(total)}. (Added up as it ran: {claim_text(claim, None)}.)"
+
+
+def covers_text(total: Procedure) -> str:
+    """What a total that is a claim covers."""
+    if is_demonstration(total.guarantee):
+        return COUNTS
+    if covers_search(total.guarantee):
+        return "covers what left this search and the choice of it, but no running times and memory"
+    return COVERS if total.tuned is None else f"{COVERS}, of tuning on one part of the records and of the final run"
 
 
 def _budget_text(total: Procedure) -> str:

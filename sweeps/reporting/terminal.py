@@ -117,18 +117,11 @@ def _whole_sweep(summary: SweepSummary) -> str:
 
 def _guaranteed(total: Procedure, summary: SweepSummary) -> str:
     claim, quote = total.guarantee, wording.quote_of_total(total)
-    covers = "covers all results and the choice of the best"
-    if is_demonstration(claim):
-        covers = wording.COUNTS[0].lower() + wording.COUNTS[1:].rstrip(".")
-    elif covers_search(claim):
-        covers = "covers what it released and the choice of it"
-    elif total.tuned is not None:
-        covers = "covers tuning on one part of the records and the final run on the other"
     number = f"epsilon {epsilon_text(claim.epsilon)} at delta {delta_text(claim.delta)}"
     # What stands above is of the trials' own claims.
     if claim.accountant not in {one.guarantee.accountant for one in summary.ledger.claims}:
         number += f" by {claim.accountant}"
-    return f"{number}, {summary.assumptions.status(claim)}; {quote.said}: {covers}"
+    return f"{number}, {summary.assumptions.status(claim)}; {quote.said}: {wording.covers_text(total)}"
 
 
 def _scores(summary: SweepSummary) -> Iterator[tuple[str, str]]:
@@ -136,8 +129,7 @@ def _scores(summary: SweepSummary) -> Iterator[tuple[str, str]]:
     names: dict[str, list[str]] = {}
     for name, quotes in wording.metric_quotes(summary.trials, measured).items():
         for quote in quotes:
-            text = f"{quote.said}: {quote.sentence}" if quote.sentence else quote.said
-            names.setdefault(text, []).append(name)
+            names.setdefault(quote.line, []).append(name)
     for text, listed in names.items():
         label = ", ".join(listed)
         yield (f" {label}", text) if len(label) < LABEL - 1 else (" scores", f"{label}: {text}")

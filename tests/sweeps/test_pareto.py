@@ -192,7 +192,7 @@ def test_the_note_is_the_ledgers_total(store):
     assert found.note == (
         f"All trials together: epsilon {epsilon_text(counted(store).guarantee.epsilon)} at delta 1e-05, "
         "differential-privacy, add-remove, per record, by pld, status: proved (3 assumptions). May be quoted. "
-        "It covers all results of this sweep and the choice of the best, but no running times and memory. 1 trial that "
+        "It covers all results and the choice of the best, but no running times and memory. 1 trial that "
         "failed or did not end counts with all planned steps: results or records may have decided where that ended."
     )
     # Fourteen launches: more than what the best of them claims, and more than all those on the front.

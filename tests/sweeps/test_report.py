@@ -59,7 +59,7 @@ def test_the_guarantee_box_says_what_is_and_is_not_claimed(page: str):
         "proved",
         "add-remove, per record",
         "Total: all trials together",
-        "It covers all results of this sweep and the choice of the best, but no running times and memory.",
+        "It covers all results and the choice of the best, but no running times and memory.",
         "What the statuses rest on",
         "Floating point",
         "Selection",
