@@ -2,8 +2,9 @@
 
 law = Capped(geometric(27), 447)                 # of K, the number of trials; a cap is free
 count = draw(law, secrets.SystemRandom())        # once, secret, stored before the first trial
-price_best(law, EventProfile(event), 1e-5)       # epsilon by every route, the least claimed
-rule = ByReference(law=law, delta=1e-5).points(EventProfile(event), 3.0)   # for configurations that differ
+reference = ByReference(law=law, delta=1e-5)
+reference.price(EventProfile(event))             # epsilon of the best of K such trials
+rule = reference.points(EventProfile(event), 3.0)   # for configurations that differ
 rule.exceeds(EventProfile(another))              # at most 0 where a configuration is covered
 
     counts    laws of K, and its drawing

@@ -46,9 +46,6 @@ class TrialProfile(Protocol):
     def epsilon(self, delta: float) -> float:
         """Upper bound on the least epsilon >= 0 at `delta` in (0, 1)."""
 
-    def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
-        """Upper bounds on the Renyi divergences of these orders, each above 1, in nats; infinite where unknown."""
-
     def __hash__(self) -> int:
         """Profiles are values: what was worked out for one is known for its equals."""
 
@@ -75,7 +72,7 @@ class EventProfile:
         return headline(self.event, delta, self.adjacency, tolerance=self.tolerance).epsilon
 
     def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
-        """See `TrialProfile.renyi`."""
+        """Upper bounds on the Renyi divergences of these orders, each above 1, in nats; infinite where unknown."""
         return _renyi(self.event, self.adjacency, orders)
 
 
@@ -111,10 +108,6 @@ class WorstProfile:
     def epsilon(self, delta: float) -> float:
         """See `TrialProfile.epsilon`."""
         return max(part.epsilon(delta) for part in self.parts)
-
-    def renyi(self, orders: tuple[float, ...]) -> NDArray[np.float64]:
-        """See `TrialProfile.renyi`."""
-        return np.asarray(np.max([part.renyi(orders) for part in self.parts], axis=0))
 
 
 def distribution(name: str, weights: tuple[float, ...], length: int) -> None:

@@ -467,8 +467,7 @@ def first(middle: ReferenceConfig, chance: float) -> ModeRow:
     if count > 1:
         leaves = (
             "The first trial of the cheapest budget that meets a public target leaves, or word that none did. "
-            f"Its epsilon is known then: one of {', '.join(map(epsilon_text, epsilons))} "
-            f"({epsilon_text(pricing.routes()['none'])} for none). "
+            f"Its epsilon is known then: one of {', '.join(map(epsilon_text, epsilons))}, the last for none at most. "
         )
     return sealed_row(
         middle,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -169,9 +169,6 @@ class SelectionPreview:
     budgets       of a ladder, one of which a success costs, known afterwards; one budget otherwise
     target        in words, of the first success; None where the best leaves
     orders        in words, where the best by each of several leaves; empty otherwise
-    routes        {route: epsilon that it would ask for trials like the reference}; the claim is by the tight one. Of
-                  the first success {end: epsilon that it would cost}; the claim covers both. Of several orders {how
-                  many: epsilon that the same trials would cost}
     alone         epsilon that one trial like the reference would claim alone, at this delta
     decile        chance that some trial comes from the best tenth of the prior
     deadline_minutes  when the winner leaves
@@ -186,7 +183,6 @@ class SelectionPreview:
     budgets: tuple[float, ...]
     target: str | None
     orders: tuple[str, ...]
-    routes: Mapping[str, float]
     alone: float
     decile: float
     deadline_minutes: float
@@ -198,21 +194,19 @@ class SelectionPreview:
 
     def lines(self) -> list[tuple[str, str]]:
         """For people: (label, sentence) each."""
-        routes = ", ".join(f"{name} {epsilon_text(epsilon)}" for name, epsilon in self.routes.items())
+        what = f"the first trial with {self.target}, or word of none"
         if self.orders:
             what = f"the best trials by each of {len(self.orders)} orders ({'; '.join(self.orders)})"
-            by = f"would cost with fewer orders or all: {routes}"
         elif self.target is None:
-            what, by = "the best of all trials", f"by route: {routes}; the tight one is claimed"
+            what = "the best of all trials"
         elif len(self.budgets) > 1:
-            what = f"the first trial with {self.target}, of the cheapest budget that has one, or word of none"
-            by = f"by end, each known afterwards and to be quoted as ex post: {routes}"
-        else:
-            what = f"the first trial with {self.target}, or word of none"
-            by = f"by end: {routes}; the claim covers both"
+            what = (
+                f"the first trial with {self.target}, of the cheapest budget that has one, or word of none: a success "
+                "costs the budget that it had, known afterwards and to be quoted as ex post"
+            )
         price = (
             f"epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for {what}, the search "
-            f"included: nothing else leaves. Of trials like the one in the middle {by}. Such a trial alone would claim "
+            "included: nothing else leaves. A trial like the one in the middle alone would claim "
             f"{epsilon_text(self.alone)}"
         )
         trials = (
@@ -246,7 +240,6 @@ def sealed_outcomes(
         budgets=spec.privacy.epsilon,
         target=None if selection.target is None else str(selection.target),
         orders=tuple(map(str, spec.orders)) if spec.privacy.release == "front" else (),
-        routes=pricing.routes(),
         alone=pricing.reference.guarantee.epsilon,
         decile=law.reach(DECILE),
         deadline_minutes=selection.deadline_minutes,

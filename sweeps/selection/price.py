@@ -11,14 +11,14 @@ nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 
 from dpcore.calibrate import Target
-from dpcore.guarantee import Guarantee, Notion, Status, budget_text, weakest
-from dpcore.selection.best import TIGHT, ByReference, HeterogeneousTrials, price_best
+from dpcore.guarantee import Guarantee, Notion, Status, weakest
+from dpcore.selection.best import TIGHT, ByReference, HeterogeneousTrials
 from dpcore.selection.counts import Capped
 from dpcore.selection.front import FrontPoints
 from dpcore.selection.ladder import Climbing, LadderPoints
@@ -121,22 +121,6 @@ class Pricing:
         rung  of a ladder of budgets, from 0
         """
         return self.rule.exceeds(rung, trial) if isinstance(self.rule, LadderPoints) else self.rule.exceeds(trial)
-
-    def routes(self) -> Mapping[str, float]:
-        """Epsilon for trials that are all like the reference, by every route, or of either end: the claim is `rule`'s.
-
-        At its delta; a success and word of none share it.
-        """
-        if isinstance(rule := self.rule, LadderPoints):
-            many = len(rule.epsilons) > 1
-            ends = {f"a success of budget {budget_text(one)}" if many else "success": one for one in rule.epsilons}
-            return ends | {"none": rule.failure}
-        if isinstance(rule, FrontPoints):
-            return {
-                f"{orders} order{'s' * (orders > 1)}": rule.of_orders(orders) for orders in range(1, rule.orders + 1)
-            }
-        trial = trial_profile(self.reference)
-        return price_best(self.law, trial, rule.delta)
 
 
 @dataclass(frozen=True)

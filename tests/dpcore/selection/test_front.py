@@ -10,7 +10,7 @@ from dpcore.calibrate import Target
 from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, PoissonSampled, Repeated
 from dpcore.gdp import delta_gdp
-from dpcore.selection.best import least_shift, price_best
+from dpcore.selection.best import ByReference, least_shift
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic
 from dpcore.selection.front import FrontPoints, cover_delta
 from dpcore.selection.profiles import EventProfile, WorstProfile, covering_mu
@@ -25,7 +25,7 @@ def gauss(sigma):
 
 def test_one_order_costs_as_the_best_does_and_the_share_for_tau():
     points = FrontPoints.solved(Capped(geometric(27), 81), 1, TARGET)
-    exact = min(price_best(points.law, gauss(1 / points.mu), (1 - 0.1) * TARGET.delta, orders=()).values())
+    exact = ByReference(law=points.law, delta=(1 - 0.1) * TARGET.delta).price(gauss(1 / points.mu))
     assert points.epsilon == pytest.approx(exact, rel=2e-4)
     assert 1 / points.mu == pytest.approx(2.3936245, abs=1e-6)
 

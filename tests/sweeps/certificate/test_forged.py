@@ -135,7 +135,7 @@ FORGED = [
     ("renyi", paying(validation=None), "filters"),
     ("renyi", paying(parts="a hash of name"), "filters"),
     # A law of more trials, for the price of fewer; a first point that nothing meets; a winner of less noise.
-    ("best", more_trials, "d_hat"),
+    ("best", more_trials, "arithmetic"),
     ("best", lambda mode: {"d1": mode.d1 / 2}, MISSES),
     ("best", quieter(1.05, 1000), MISSES),
     ("first", more_trials, "d_hat"),
