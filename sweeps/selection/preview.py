@@ -201,8 +201,8 @@ class SelectionPreview:
             what = "the best of all trials"
         elif len(self.budgets) > 1:
             what = (
-                f"the first trial with {self.target}, of the cheapest budget that has one, or word of none: a success "
-                "costs the budget that it had, known afterwards and to be quoted as ex post"
+                f"the first trial with {self.target}, of the cheapest budget that has one, or word of none (a success "
+                "costs its own budget, known afterwards and to be quoted as ex post)"
             )
         price = (
             f"epsilon {epsilon_text(self.epsilon, digits=6)} at delta {delta_text(self.delta)} for {what}, the search "
