@@ -31,7 +31,7 @@ from dpcore.checks import InvalidValue
 from dpcore.gradients.chain import proves_isolation
 from trainables.data import table_file
 from trainables.export.preprocessing import Preprocessing
-from trainables.features.programs import NotExportable, NotReadable, program, read
+from trainables.features.programs import ROUNDING, NotExportable, NotReadable, program, read
 from trainables.models.pretrained import FolderModel
 from trainables.system import InputSpec, Task, with_masks
 
@@ -225,8 +225,6 @@ def _worths(classes: tuple[Any, ...]) -> NDArray[np.float64]:
 # mapped over the records, each as a batch of one. Where torch.export cannot write that (recurrent layers, fused
 # attention), it leaves as it is, if it is seen to keep made-up records apart, and not at all if it does not.
 
-ROUNDING = 1e-4
-"""Of the largest number: what several records at once may differ by from each alone."""
 _OURS = "trainables."
 _RECORDS = 4
 
