@@ -46,7 +46,7 @@ from trainables.data.splits import (
     facts_within,
 )
 from trainables.data.table import COUNT_TOLERANCE
-from trainables.system import Dataset, DatasetSpec, InputSpec, Split, Task, with_mask_specs, with_masks
+from trainables.system import Dataset, DatasetSpec, Split, Task, with_mask_specs, with_masks
 from trainables.units import Unit
 
 _SOURCE = "data.source"
@@ -255,17 +255,14 @@ def _impossible(said: DatasetSpec) -> str:
     codes = [one.cardinality for one in said.features.values() if one.cardinality is not None]
     if not said.features or not all(map(_finite, bounds)) or any(type(one) is not int or one < 1 for one in codes):
         return "facts with features, each with finite low < high, or a cardinality of at least 1"
-    if any(one.mask_of or not _holds(one) for one in said.features.values()):
+    padded = [one for one in said.features.values() if one.padding is not None]
+    held = all(one.shape and 0 <= (one.padding or 0) < (one.cardinality or 0) for one in padded)
+    if not held or any(one.mask_of for one in said.features.values()):
         return "facts with a padding that is a code of its sequence, and without masks: they follow"
     if said.task in (Task.CLASSIFICATION, Task.RATING, Task.TOKENS):
         fine = type(said.classes) is int and said.classes >= 2 and len(said.target_shape) == (said.task is Task.TOKENS)
         return "" if fine else f"facts of a {said.task} with at least 2 classes"
     return "" if _finite((said.target_low, said.target_high)) else "facts with finite target_low < target_high"
-
-
-def _holds(feature: InputSpec) -> bool:
-    """Whether its padding, if any, is one of its codes."""
-    return feature.padding is None or (bool(feature.shape) and 0 <= feature.padding < (feature.cardinality or 0))
 
 
 def _finite(bounds: tuple[float, float]) -> bool:

@@ -1,7 +1,8 @@
 """What a data source is, and what the packaged ones share.
 
 One of another package need only be a `DataSource`. A packaged one is a subclass of `Published`: its name, its options,
-what it declares, where its files lie (which are looked for before any is read), and how its records are read. `data.features` puts a public map between the records of any source and the models.
+what it declares, where its files lie (which are looked for before any is read), and how its records are read.
+`data.features` puts a public map between the records of any source and the models.
 """
 
 from __future__ import annotations

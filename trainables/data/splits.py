@@ -167,13 +167,11 @@ class PartSplit(HashSplit):
 
 def one_spelling(column: str | ByContent, one: object) -> str:
     """An id as one text, however the others of its file let the column be read: 007 among texts is 7 among numbers."""
-    if isinstance(one, str):
+    if isinstance(one, str | int | np.integer) and not isinstance(one, bool):
         try:
             return str(int(one))
         except ValueError:
-            return one
-    if isinstance(one, int | np.integer) and not isinstance(one, bool):
-        return str(int(one))
+            return str(one)
     raise InvalidValue(f"{PART}.id", str(column), f"a column of whole numbers or texts, found {type(one).__name__}")
 
 

@@ -14,7 +14,7 @@ import glob
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -299,24 +299,20 @@ def _made_up(features: Mapping[str, InputSpec]) -> tuple[Tensor, ...]:
     as padded texts are. [records, *shape] each."""
     draw = torch.Generator().manual_seed(0)
     own = {name: one for name, one in features.items() if not one.mask_of}
-    inputs = {name: torch.stack(list(_values(one, draw))).numpy() for name, one in own.items()}
+    inputs = {name: _values(one, draw).numpy() for name, one in own.items()}
     return tuple(map(torch.from_numpy, with_masks(features, inputs).values()))
 
 
-def _values(feature: InputSpec, draw: torch.Generator) -> Iterator[Tensor]:
-    codes, shape, fill = feature.cardinality, feature.shape, feature.padding
+def _values(feature: InputSpec, draw: torch.Generator) -> Tensor:
+    codes, shape = feature.cardinality, (_RECORDS, *feature.shape)
     low, high = (feature.low, feature.high) if codes is None else (0, codes - 1)
-    for record in range(_RECORDS):
-        if codes is None:
-            one = low + (high - low) * torch.rand(shape, generator=draw)
-        else:
-            one = torch.randint(codes, shape, generator=draw)
-        if record % 2 and one.ndim:
-            one[..., one.shape[-1] // 2 :] = low if fill is None else fill
-        yield one
-    kind = torch.float32 if codes is None else torch.int64
-    yield torch.full(shape, low, dtype=kind)
-    yield torch.full(shape, high, dtype=kind)
+    if codes is None:
+        drawn = low + (high - low) * torch.rand(shape, generator=draw)
+    else:
+        drawn = torch.randint(codes, shape, generator=draw)
+    if feature.shape:
+        drawn[1::2, ..., feature.shape[-1] // 2 :] = low if feature.padding is None else feature.padding
+    return torch.cat([drawn, torch.full_like(drawn[:1], low), torch.full_like(drawn[:1], high)])
 
 
 # Predictions for the rows of files, beside them in another.
