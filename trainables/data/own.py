@@ -37,14 +37,7 @@ from trainables import plugins
 from trainables.data import records
 from trainables.data.options import Option, apart, listed, read
 from trainables.data.source import DataSource, FeaturedSource, PartOption
-from trainables.data.splits import (
-    PART,
-    VALIDATION,
-    PartSplit,
-    RecordsOptions,
-    dataset_within,
-    facts_within,
-)
+from trainables.data.splits import PART, VALIDATION, PartSplit, RecordsOptions, dataset_within, facts_within
 from trainables.data.table import COUNT_TOLERANCE
 from trainables.system import Dataset, DatasetSpec, Split, Task, with_mask_specs, with_masks
 from trainables.units import Unit
