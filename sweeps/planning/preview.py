@@ -8,18 +8,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from dpcore.accounting import group_epsilon_lower
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status, delta_text, epsilon_text
 from sweeps.planning.estimate import Resolution, Spread, TotalEstimate, estimated_total, resolution_of
 from sweeps.planning.plan import (
     DRAWS,
-    EXHAUSTED_PROPOSALS_PER_TRIAL,
     certain,
     check_corners,
     draws,
@@ -35,16 +31,14 @@ from sweeps.privacy.totals import Total, earlier_lines
 from sweeps.privacy.wording import validation_text
 from sweeps.ray.resources import check_at_once, check_sockets_fit, check_workers, workers_at
 from sweeps.search import samplers
-from sweeps.search.asha import first_stop
 from sweeps.search.space import SearchGrid, Space
 from sweeps.search.warm_start import WarmStart, fitting
 from sweeps.selection import compare
 from sweeps.selection.compare import Comparison, compared
 from sweeps.selection.preview import SelectionPreview, check_deadline, check_model_size, say_deadline, sealed_outcomes
 from sweeps.selection.price import SealedPrior
-from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.parse import public_facts
-from sweeps.spec.rules import FINAL, raw_metrics
+from sweeps.spec.rules import FINAL
 from sweeps.spec.sections import FUNCTION, SweepSpec, learns
 from sweeps.spec.sweep_budget import SweepBudget, budget_of
 from sweeps.util.log import Event, say
@@ -59,13 +53,11 @@ from trainables.units import RECORD
 # Notes under the plan of a sweep: what a person may not have meant, or should know before it runs.
 
 
-def notes_on(
-    spec: SweepSpec, facts: DatasetSpec, plans: Sequence[PrivacyPlan], samples: int, grid_size: int | None
-) -> list[str]:
+def notes_on(spec: SweepSpec, facts: DatasetSpec, plans: Sequence[PrivacyPlan], grid_size: int | None) -> list[str]:
     """One sentence each.
 
     facts      of the spec's data
-    plans      of those of the `samples` draws that may be launched
+    plans      of those of the draws that may be launched
     grid_size  number of grid points; None for samplers that walk no grid
     """
     notes: list[str] = []
@@ -79,19 +71,11 @@ def notes_on(
             f"{', '.join(refuted)} run as published, with claims that are REFUTED: their epsilon bounds nothing, and "
             "stands on no front beside claims that hold. `sweeps audit` shows it"
         )
-    if spec.limits.stall_seconds is not None:
-        notes.append(
-            f"a launch silent for {spec.limits.stall_seconds:g} s is ended: start, steps and judging must be faster"
-        )
     if facts.asserted_by:
         notes.append(
             f"facts and records are asserted by {facts.asserted_by}, none of whose code was read here. It is held to "
             "bounds, counts and units as declared; private validation adds to training"
         )
-    if not plans:
-        notes.append("no draw is feasible: raise epsilon or `limits`, or narrow the space")
-    elif len(plans) * EXHAUSTED_PROPOSALS_PER_TRIAL < samples:
-        notes.append("few draws are feasible: a sampler that does not learn would end exhausted. Narrow the space.")
     first = len(spec.search.first)
     if first and spec.search.chosen_from is None:
         notes.append(
@@ -108,17 +92,6 @@ def notes_on(
         notes.append(
             f"{spec.search.sampler} will favour the best budget: add epsilon as an objective to cover them all"
         )
-    if spec.early_stopping is not None and plans:
-        steps = round(float(np.median([plan.steps for plan in plans])))
-        notes.append(f"early stopping: a trial of {steps} steps stops first after {first_stop(spec, steps)}")
-    timed = sorted({"seconds", "peak_memory_mb"} & {objective.metric for objective in spec.objectives})
-    if timed:
-        notes.append(f"{', '.join(timed)} depend on the machine: the same seed may then not give the same proposals")
-    for name in spec.systems if Release.of(spec).withheld else ():
-        if metrics := raw_metrics(SYSTEMS[name], spelled_out(spec.systems, name)):
-            notes.append(
-                f"{', '.join(metrics)} of {name} read training records outside of every claim: they leave no trial"
-            )
     return notes
 
 
@@ -133,19 +106,11 @@ def spread_lines(spec: SweepSpec) -> tuple[str, ...]:
     total = f"mu {epsilon_text(math.sqrt(budget.total))}"
     if budget.order is not None:
         total = f"Renyi divergence {epsilon_text(budget.total)} at order {budget.order:g}"
-    lines = [f"{total} in all; {_parts_text(budget)}"]
-    if budget.rungs > 1:
-        more = (
-            ""
-            if budget.spread == "halving"
-            else "; `privacy.spread: halving` gives it to the same trials as less noise"
-        )
-        lines.append(f"early stopping leaves the parts of rungs that are not launched to others{more}")
-    lines.append(
+    return (
+        f"{total} in all; {_parts_text(budget)}",
         "a launch that would exceed the budget is refused, and the sweep ends; each launch that is lost takes its part "
-        "again, so that fewer trials may run"
+        "again, so that fewer trials may run",
     )
-    return tuple(lines)
 
 
 def _parts_text(budget: SweepBudget) -> str:
@@ -164,8 +129,6 @@ SEALED_SAMPLES = 40
 """Draws that are planned under the price of a selection: each is a few plans."""
 SPREAD_DRAWS = 24
 """Draws that are planned where the whole sweep has one budget: each plan is fitted to its part, by several plans."""
-GROUP_SAMPLES = 20
-"""Draws whose group privacy is counted: each takes as long as a dozen plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +144,6 @@ class Preview:
     total       None with the reason in `notes` when no accountant can count it
     warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
     started_from  what it released, and the sweeps that it started from
-    per_record  least epsilon per unit that the planned noise would have if single records were sampled and clipped;
-                None where the claim is per record, or no step is a Gaussian
     noise       standard deviation on a count of a report on private validation records; None without such reports
     resolution  what `sampler: auto` comes to; None for other samplers
     selection   what releasing the winners alone costs; None where every trial is released
@@ -206,7 +167,6 @@ class Preview:
     notes: tuple[str, ...]
     warm_start: WarmStart | None
     started_from: tuple[Total, ...]
-    per_record: Spread | None
     noise: Spread | None
     resolution: Resolution | None
     selection: SelectionPreview | None = None
@@ -223,12 +183,13 @@ class Preview:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; an infinite total is the string "inf"."""
         privacy, search = self.spec.privacy, self.spec.search
-        total = None if self.total is None else asdict(self.total)
-        if total is not None and math.isinf(total["epsilon"]):
-            total["epsilon"] = "inf"
-        spreads = {name: getattr(self, name) for name in ("work", "steps", "per_record", "noise")}
-        optional = {"selection": self.selection, "modes": self.modes}
-        return {
+        own = {one.name: _plain(getattr(self, one.name)) for one in fields(self) if one.name not in ("spec", "facts")}
+        if self.total is not None and math.isinf(self.total.epsilon):
+            own["total"]["epsilon"] = "inf"
+        for name in ("selection", "modes", "spread"):
+            if not own[name]:
+                del own[name]
+        return own | {
             "name": self.spec.name,
             "heading": Release.of(self.spec).heading,
             "data": self.facts.dataset,
@@ -245,22 +206,12 @@ class Preview:
                 for name, knob in sorted(shaping(knobs).items())
             ],
             "constraints": self.spec.constraints,
-            **{name: getattr(self, name) for name in ("grid_size", "left_out", "samples", "feasible", "population")},
-            "reasons": dict(self.reasons),
-            "solved": {name: asdict(one) for name, one in self.solved.items()},
-            **{name: None if spread is None else asdict(spread) for name, spread in spreads.items()},
-            "total": total,
             "notes": self.all_notes,
-            "warm_start": self.warm_start and self.warm_start.to_dict(),
-            "started_from": [one.to_dict() for one in self.started_from],
             "validation": validation_text(self.facts, privacy.adjacency),
             "test": None if (test := declared_test(self.spec)) is None else str(test),
             "unit_records": self.facts.unit_records,
             "feasible_share": self.feasible / self.samples,
-            **({"spread": self.spread} if self.spread else {}),
             "treatment": self.facts.treatment,
-            "rehearsal": self.rehearsal and self.rehearsal.to_dict(),
-            **{name: one.to_dict() for name, one in optional.items() if one is not None},
         }
 
     def title(self) -> list[str]:
@@ -297,7 +248,8 @@ class Preview:
         privacy, search = self.spec.privacy, self.spec.search
         yield from (("Spread", line) for line in self.spread)
         if privacy.unit != RECORD:
-            yield "Unit", _unit_text(privacy.unit, self.facts.unit_records, self.per_record)
+            most = f"of at most {self.facts.unit_records} records each"
+            yield "Unit", f"n, batches, clips and validation go by {privacy.unit}, {most}"
         yield from _under("Space", self._space_lines())
         if search.stratified or self.resolution is not None:
             method = "" if self.resolution is None else f"{self.resolution.method}: {self.resolution.why}; "
@@ -345,17 +297,20 @@ class Preview:
         return "\n".join([*self.title(), "", *(hanging(label, text) for label, text in self.lines()), *beside])
 
 
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
 def _under(label: str, lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     """(label, line) of the first, and no label before the others."""
     return ((label if not number else "", line) for number, line in enumerate(lines))
-
-
-def _unit_text(unit: str, records: int, per_record: Spread | None) -> str:
-    text = f"n, batches, clips and validation go by {unit}, of at most {records} records each"
-    if per_record is None:
-        return text
-    least = f"at least epsilon {per_record} per {unit}"
-    return f"{text}. By group privacy the same noise on single records would claim {least}"
 
 
 def preview(
@@ -378,27 +333,19 @@ def preview(
     facts, calibrations = public_facts(spec), dict[str, float]()
     check_corners(spec, facts, calibrations)
     space = Space.of(spec)
-    selection = None
-    if samples is None:
-        samples = DRAWS if budget_of(spec) is None else SPREAD_DRAWS
-    if spec.search.chosen is not None:
-        samples = len(spec.search.first)
-    if spec.selection is None:
-        outcomes = [
-            plan_proposal(spec, config, facts, calibrations, number)
-            for number, config in enumerate(draws(spec, space, samples))
-        ]
-    else:
-        samples = min(samples, SEALED_SAMPLES)
-        drawn = list(draws(spec, space, samples))
+    samples = samples or (DRAWS if budget_of(spec) is None else SPREAD_DRAWS)
+    drawn = list(draws(spec, space, samples if spec.selection is None else min(samples, SEALED_SAMPLES)))
+    selection, total, why_not = None, None, list[str]()
+    if spec.selection is not None:
         outcomes, selection = sealed_outcomes(SealedPrior(spec, facts, calibrations), drawn)
+    else:
+        outcomes = [plan_proposal(spec, config, facts, calibrations, number) for number, config in enumerate(drawn)]
     plans = [one for one in outcomes if isinstance(one, PrivacyPlan)]
     refusals = [one for one in outcomes if isinstance(one, Refusal)]
     grid = SearchGrid.of(space) if samplers.walks_grid(spec.search.sampler) else None
     grid_size = None if grid is None else len(grid)
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
-    notes += notes_on(spec, facts, plans, samples, grid_size)
-    total, why_not = None, list[str]()
+    notes += notes_on(spec, facts, plans, grid_size)
     if spec.selection is None:
         known = list(feasible(spec, certain(spec, space), facts, calibrations))
         total, why_not = estimated_total(spec, plans, certain=known)
@@ -413,7 +360,7 @@ def preview(
         facts=facts,
         grid_size=grid_size,
         left_out=0 if grid is None else grid.left_out,
-        samples=samples,
+        samples=len(drawn),
         feasible=len(plans),
         reasons=dict(Counter(", ".join(sorted(one.violations)) for one in refusals).most_common()),
         solved=_solved(plans),
@@ -423,21 +370,11 @@ def preview(
         notes=(*notes, *why_not),
         warm_start=earlier,
         started_from=tuple(started_from),
-        per_record=_per_record(spec, plans, facts),
         noise=Spread.of([plan.validation.histogram.deviation for plan in plans if plan.validation is not None]),
         resolution=resolution_of(spec, facts, calibrations, rehearsed),
         selection=selection,
         spread=spread_lines(spec),
     )
-
-
-def _per_record(spec: SweepSpec, plans: Sequence[PrivacyPlan], facts: DatasetSpec) -> Spread | None:
-    """Over the first of the draws, what their noise would leave to a unit whose records are sampled one by one."""
-    if facts.unit is None:
-        return None
-    delta, records = spec.privacy.delta, facts.unit_records
-    bounds = [group_epsilon_lower(plan.event(), delta, records) for plan in plans[:GROUP_SAMPLES]]
-    return Spread.of([bound for bound in bounds if bound is not None])
 
 
 def _solved(plans: Sequence[PrivacyPlan]) -> dict[str, Spread]:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from multiprocessing.connection import Connection
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from dpcore.checks import InvalidValue
 from sweeps.planning.plan import DRAWS, draws, ends, plan_proposal
@@ -170,6 +170,10 @@ class Corner:
     knobs: Mapping[str, Scalar]
     configs: Sequence[Config]
 
+    def __str__(self) -> str:
+        listed = ", ".join(f"{name}={value}" for name, value in self.knobs.items())
+        return f"{self.system} ({listed})" if listed else self.system
+
 
 def corners(spec: SweepSpec) -> Iterator[Corner]:
     """One corner after the other, the middle of every system first."""
@@ -317,12 +321,6 @@ class Rehearsal:
             yield "", f"{self.limits}, and are taken"
 
 
-def label(system: str, knobs: Mapping[str, Scalar]) -> str:
-    """A corner by the knobs that decide its shapes."""
-    listed = ", ".join(f"{name}={value}" for name, value in knobs.items())
-    return f"{system} ({listed})" if listed else system
-
-
 def _steps_text(steps: Sequence[Step]) -> str:
     slowest = max(steps, key=lambda one: one.seconds)
     of = f"{slowest.records}" if slowest.records == slowest.planned else f"{slowest.records} of {slowest.planned}"
@@ -352,16 +350,7 @@ ENOUGH = 15.0
 """Seconds after which no other corner is begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Next:
-    """What the child is about to do, of which configuration."""
-
-    label: str
-    doing: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
+class _Failed(NamedTuple):
     label: str
     reason: str
 
@@ -373,25 +362,23 @@ class Rehearsing(Child):
     """
 
     def __init__(self, spec: SweepSpec) -> None:
-        self._patience = patience()
         super().__init__(_rehearse_all, spec)
 
     def finished(self) -> Rehearsal:
         """Wait for its end. Raises WouldFail."""
-        failed: list[tuple[str, str]] = []
-        at = _Next("systems", "it began")
+        failed: list[_Failed] = []
+        at, found = ("systems", "it began"), None
         try:
-            for message in self.messages(self._patience):
-                match message:
-                    case _Next():
-                        at = message
-                    case _Failed(label, reason):
-                        failed.append((label, reason))
-                    case Rehearsal():
-                        found = message
+            for message in self.messages(patience()):
+                if isinstance(message, Rehearsal):
+                    found = message
+                elif isinstance(message, _Failed):
+                    failed.append(message)
+                else:
+                    at = message
         except ProcessEnded as end:
-            failed.append((at.label, f"{at.doing}: {end}"))
-        if failed:
+            failed.append(_Failed(at[0], f"{at[1]}: {end}"))
+        if failed or found is None:
             raise WouldFail(failed)
         return found
 
@@ -401,7 +388,14 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
     began = time.monotonic()
     facts, calibrations = public_facts(spec), dict[str, float]()
     if samplers.module_of(spec.search.sampler) is not None:
-        _try_sampler(send, spec)
+        # One that is not this project's own sits the exam of all samplers.
+        send((_SAMPLER, asking := "asking it for points"))
+        try:
+            wrong = faults(spec)
+        except Exception as error:
+            wrong = [f"{asking}: {type(error).__name__}: {error}"]
+        for one in wrong:
+            send(_Failed(_SAMPLER, shortened(one)))
     ran: list[Tried] = []
     infeasible, left, warm = 0, 0, began
     for corner in corners(spec):
@@ -409,8 +403,7 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
         if ran and time.monotonic() - warm > ENOUGH:
             left += 1
             continue
-        here = label(corner.system, corner.knobs)
-        path = f"systems.{here}"
+        path = f"systems.{corner}"
         try:
             found = _rehearse_corner(send, spec, path, corner, facts, calibrations)
         except Exception as error:
@@ -419,7 +412,7 @@ def _rehearse_all(send: Send, spec: SweepSpec) -> None:
             infeasible += found is None
             if found is not None:
                 warm = warm if ran else time.monotonic()
-                ran.append(Tried(here, *found))
+                ran.append(Tried(str(corner), *found))
     send(Rehearsal(ran=tuple(ran), infeasible=infeasible, left=left, seconds=time.monotonic() - began))
 
 
@@ -430,7 +423,7 @@ def _rehearse_corner(
     # With torch, which takes seconds to import: in this process alone.
     from trainables.rehearsal.rehearse import rehearse
 
-    send(_Next(path, _PLANNING))
+    send((path, _PLANNING))
     found = first_plan(spec, corner, facts, calibrations)
     if found is None:
         return None
@@ -444,7 +437,7 @@ def _rehearse_corner(
         objectives=spec.asked,
         replanned=lambda few: plan_proposal(spec, config, few, calibrations),
         execution=settings if of_gpu else replace(settings, device="cpu"),
-        saying=lambda doing: send(_Next(path, doing)),
+        saying=lambda doing: send((path, doing)),
         at_once=1 if of_gpu else min(spec.search.trials, *map(workers_of, (spec.resources, by_cpus))),
     )
     if rehearsed.step is not None and rehearsed.step.limits is not None:
@@ -461,17 +454,6 @@ def _check_limits(spec: SweepSpec, limits: MemoryLimits) -> None:
     remedies = [f"{path}: {fits}" for path, (size, fits) in given.items() if size is not None and fits is not None]
     if remedies:
         raise CannotRun(f"{limits}. Set {' and '.join(remedies)}, or nothing")
-
-
-def _try_sampler(send: Send, spec: SweepSpec) -> None:
-    """A sampler that is not this project's own sits the exam of all samplers."""
-    send(_Next(_SAMPLER, "asking it for points"))
-    try:
-        found = faults(spec)
-    except Exception as error:
-        found = [f"asking it for points: {type(error).__name__}: {error}"]
-    for one in found:
-        send(_Failed(_SAMPLER, shortened(one)))
 
 
 class WouldFail(ValueError):

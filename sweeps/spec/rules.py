@@ -408,11 +408,6 @@ def _may_be_raw(metric: Metric, system: System, knobs: Mapping[str, Scalar | Dom
     return metric.depends is Dependence.RAW or any(may_be(*one) for one in metric.raw_under.items())
 
 
-def raw_metrics(system: System, knobs: Mapping[str, Scalar | Domain]) -> tuple[str, ...]:
-    """Names of the metrics of `system` itself that read raw records in some of its trials."""
-    return tuple(metric.name for metric in system.metrics if _may_be_raw(metric, system, knobs))
-
-
 def _raw_asked(asked: Asked, knobs: Mapping[str, Knobs], chosen: Sequence[System]) -> dict[str, tuple[System, Metric]]:
     """{path: a system and its metric} of each that is asked for and may read raw records."""
     found: dict[str, tuple[System, Metric]] = {}
