@@ -22,7 +22,7 @@ import numpy as np
 from dpcore.audit.audit import Audit, AuditOutcome, AuditVerdict
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Guarantee
-from sweeps.planning.spec_code import accepting, code_of, weights_of
+from sweeps.planning.plan import accepting, code_of, weights_of
 from sweeps.privacy.population import charge_audit
 from sweeps.privacy.release import FILE, FOLDER, PublishedStore, tell
 from sweeps.spec.parse import load_spec

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
-from sweeps.planning.spec_code import WEIGHTS, code_of, weights_of
+from sweeps.planning.plan import WEIGHTS, code_of, weights_of
 from sweeps.privacy.heldout import HeldOutReading, declared_test, of_its_records, readings
 from sweeps.privacy.ledger import Assumptions, claim_text, count_text, declared_number
 from sweeps.privacy.population import charge_reading

@@ -25,7 +25,7 @@ from sweeps.certificate.page import certificate_page
 from sweeps.certificate.signing import SIGNATURE, key_text, signed
 from sweeps.certificate.verify import recomputed
 from sweeps.execution.final_run import check_parts
-from sweeps.planning.spec_code import WEIGHTS, code_of
+from sweeps.planning.plan import WEIGHTS, code_of
 from sweeps.privacy import totals, wording
 from sweeps.privacy.charge import charge_of
 from sweeps.privacy.heldout import charged, readings

@@ -29,8 +29,7 @@ from sweeps.execution.resume import (
 )
 from sweeps.mlflow.sync import Drain
 from sweeps.planning.estimate import resolved
-from sweeps.planning.plan import check_corners
-from sweeps.planning.spec_code import accepting, code_of, weights_of
+from sweeps.planning.plan import accepting, check_corners, code_of, weights_of
 from sweeps.privacy.population import ledger_of, reserve_whole
 from sweeps.privacy.release import Published, PublishedStore, Release
 from sweeps.privacy.wording import stopped_lines

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status, delta_text, epsilon_text
@@ -32,7 +32,6 @@ from sweeps.privacy.wording import validation_text
 from sweeps.ray.resources import check_at_once, check_sockets_fit, check_workers, workers_at
 from sweeps.search import samplers
 from sweeps.search.space import SearchGrid, Space
-from sweeps.search.warm_start import WarmStart, fitting
 from sweeps.selection import compare
 from sweeps.selection.compare import Comparison, compared
 from sweeps.selection.preview import SelectionPreview, check_deadline, check_model_size, say_deadline, sealed_outcomes
@@ -49,6 +48,9 @@ from trainables.models import shaping
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, PrivacyPlan, Refusal
 from trainables.units import RECORD
+
+if TYPE_CHECKING:
+    from sweeps.search.optuna_sampler import WarmStart
 
 # Notes under the plan of a sweep: what a person may not have meant, or should know before it runs.
 
@@ -351,6 +353,9 @@ def preview(
         total, why_not = estimated_total(spec, plans, certain=known)
     earlier = None
     if spec.search.warm_start is not None:
+        # A quarter of a second of imports.
+        from sweeps.search.optuna_sampler import fitting
+
         release = Release.of(spec)
         _, earlier = fitting(spec, space, [release.seen(one) for one in warm])
         if not earlier.fitting:

@@ -26,7 +26,7 @@ from sweeps.planning.plan import DRAWS, draws, ends, plan_proposal
 from sweeps.privacy.ledger import count_text
 from sweeps.ray.resources import workers_of
 from sweeps.search import samplers
-from sweeps.search.sampler_exam import faults
+from sweeps.search.proposer import faults
 from sweeps.search.space import Branch, Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.parse import public_facts

@@ -12,25 +12,28 @@ Why not simply `study.ask` with a stock sampler:
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.samplers import BaseSampler, NSGAIISampler
+from optuna.trial import FrozenTrial, create_trial
 
 from dpcore.checks import InvalidValue
+from dpcore.guarantee import delta_text
 from sweeps.privacy.release import Published
-from sweeps.search import warm_start
+from sweeps.search.asha import objective_values
 from sweeps.search.samplers import AUTO, METHODS, Learning, Turns, one_of, sampler, seed_of_point, widened
 from sweeps.search.space import Branch, Space
-from sweeps.search.warm_start import Lesson
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
-from sweeps.store.records import SYSTEM, TARGET_EPSILON, Extension
+from sweeps.store.records import SYSTEM, TARGET_EPSILON, Extension, TrialState
 from trainables.system import Scalar
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -62,7 +65,7 @@ class Learner:
         self._turns = Turns.of(spec, extensions) if stratified or budgets_in_turn else None
         spec = widened(spec, extensions)
         space = Space.of(spec)
-        found, self.warm_start = warm_start.fitting(spec, space, warm)
+        found, _ = fitting(spec, space, warm)
         trials = ceil(spec.search.trials / len(space.branches)) if stratified else spec.search.trials
         parts: dict[str | None, Space] = {None: space}
         if stratified:
@@ -110,7 +113,7 @@ class _Study:
         self._records[record.number] = record
         if self._study is None:
             return
-        now = warm_start.lesson(self._spec, record)
+        now = lesson(self._spec, record)
         trial = self._asked.get(record.number)
         if record.number in self._taught and self._taught[record.number] == now:
             return
@@ -126,7 +129,7 @@ class _Study:
             self._study.tell(trial, now.values)
         else:
             trial.report(now.values[0], now.paused_at)
-            self._study.tell(trial, state=TrialState.PRUNED)
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
 
     def point(self, number: int, epsilon: float | None) -> dict[str, Scalar]:
         """The configuration of trial `number`, given what was told so far; at the budget `epsilon` if given."""
@@ -141,7 +144,7 @@ class _Study:
         return self._codec.decode(branch, trial.params)
 
     def _study_for(self, number: int) -> optuna.Study:
-        start = warm_start.window_start(number, self._entry.window)
+        start = window_start(number, self._entry.window)
         if self._study is None or start != self._start or self._entry.reads_penalties:
             self._start = start
             self._study = self._fresh_study(number)
@@ -151,20 +154,20 @@ class _Study:
         directions = [str(objective.goal) for objective in self._spec.objectives]
         study = optuna.create_study(directions=directions)
         known = [record for _, record in sorted(self._records.items()) if record.number < number]
-        seen = warm_start.kept(self._spec, [record for record in known if record.number < self._start])
+        seen = kept(self._spec, [record for record in known if record.number < self._start])
         seen += [record for record in known if record.number >= self._start]
-        lessons = [warm_start.lesson(self._spec, record) for record in (*self._warm, *seen)]
+        lessons = [lesson(self._spec, record) for record in (*self._warm, *seen)]
         penalty = self._penalty(lessons)
         study.add_trials(
-            self._frozen(record, lesson, penalty) for record, lesson in zip((*self._warm, *seen), lessons, strict=True)
+            self._frozen(record, one, penalty) for record, one in zip((*self._warm, *seen), lessons, strict=True)
         )
         self._asked = {}
-        self._taught = {record.number: lesson for record, lesson in zip(seen, lessons[len(self._warm) :], strict=True)}
+        self._taught = {record.number: one for record, one in zip(seen, lessons[len(self._warm) :], strict=True)}
         return study
 
     def _penalty(self, lessons: Sequence[Lesson | None]) -> tuple[float, ...]:
         """Finite values for infeasible trials: the worst seen, where the sampler looks at them."""
-        values = [lesson.values for lesson in lessons if lesson is not None and lesson.violation <= 0]
+        values = [one.values for one in lessons if one is not None and one.violation <= 0]
         if not values or not self._entry.reads_penalties:
             return (0.0,) * len(self._spec.objectives)
         columns = zip(*values, strict=True)
@@ -173,17 +176,19 @@ class _Study:
             for objective, column in zip(self._spec.objectives, columns, strict=True)
         )
 
-    def _frozen(self, record: Published, lesson: Lesson | None, penalty: tuple[float, ...]) -> FrozenTrial:
+    def _frozen(self, record: Published, now: Lesson | None, penalty: tuple[float, ...]) -> FrozenTrial:
         params, distributions = self._codec.encode(record.config)
         placed: dict[str, Any] = {"params": params, "distributions": distributions}
-        if lesson is None:
-            return create_trial(state=TrialState.RUNNING, **placed)
-        placed["constraints"] = {CONSTRAINT: lesson.violation}
-        if lesson.paused_at is not None:
-            (value,) = lesson.values
-            reported = {lesson.paused_at: value}
-            return create_trial(state=TrialState.PRUNED, value=value, intermediate_values=reported, **placed)
-        return create_trial(values=lesson.values if lesson.violation <= 0 else penalty, **placed)
+        if now is None:
+            return create_trial(state=optuna.trial.TrialState.RUNNING, **placed)
+        placed["constraints"] = {CONSTRAINT: now.violation}
+        if now.paused_at is not None:
+            (value,) = now.values
+            reported = {now.paused_at: value}
+            return create_trial(
+                state=optuna.trial.TrialState.PRUNED, value=value, intermediate_values=reported, **placed
+            )
+        return create_trial(values=now.values if now.violation <= 0 else penalty, **placed)
 
 
 class _Codec:
@@ -306,3 +311,158 @@ class _Staged(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         return self._inner.sample_independent(study, trial, param_name, param_distribution)
+
+
+# NSGA-II without generations of its own.
+
+
+class SteadyStateNSGAII(NSGAIISampler):
+    """NSGA-II (Deb, Pratap, Agarwal & Meyarivan 2002) whose parents are the elite of all finished trials that have the
+    knobs in question.
+
+    Stock NSGA-II keeps generations in trial attributes, which a rebuilt study lacks. Constraint-dominance included.
+    """
+
+    _finished: list[FrozenTrial]
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """As in Optuna; nothing while fewer trials have finished than a population holds."""
+        finished = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+        self._finished = [one for one in finished if search_space.keys() <= one.params.keys()]
+        if len(self._finished) < self.population_size:
+            return {}
+        return super().sample_relative(study, trial, search_space)
+
+    def get_trial_generation(self, study: optuna.Study, trial: FrozenTrial) -> int:
+        """Every trial is a child of the one population."""
+        return 1
+
+    def get_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
+        """All finished trials."""
+        return self._finished
+
+    def get_parent_population(self, study: optuna.Study, generation: int) -> list[FrozenTrial]:
+        """Their elite."""
+        return [] if generation == 0 else self.select_parent(study, generation)
+
+
+# The trials as a sampler sees them: the lesson of each one, and which of them are looked at.
+
+FEASIBLE = -1.0
+"""Constraint value of a feasible trial. One unit: violations are logarithms of ratios, so a factor e inside."""
+FAILED = 1.0
+"""Constraint value of a trial that failed or returned no finite objective: its neighbourhood is worth avoiding."""
+LARGEST_VIOLATION = 1e6
+
+WINDOW_STEP = 500
+KEPT = 100
+"""How many of the best trials before its window a sampler looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a trial teaches a sampler.
+
+    values      one per objective; for an infeasible trial they mean nothing
+    violation   above 0: infeasible
+    paused_at   the step of a trial that early stopping has paused there; None: finished, or as good as that: of several
+                objectives a paused trial teaches what it has reported, until it reports more
+    """
+
+    values: tuple[float, ...]
+    violation: float
+    paused_at: int | None = None
+
+
+def lesson(spec: SweepSpec, record: Published) -> Lesson | None:
+    """The lesson of a trial; None while there is none yet."""
+    nothing = (0.0,) * len(spec.objectives)
+    amounts = [amount for amount in record.violations.values() if not amount <= 0]
+    if amounts:
+        total = sum(amounts)
+        return Lesson(nothing, min(total, LARGEST_VIOLATION) if math.isfinite(total) else LARGEST_VIOLATION)
+    if record.state in (TrialState.FAILED, TrialState.INFEASIBLE):
+        return Lesson(nothing, FAILED)
+    values = objective_values(spec, record) if record.step > 0 or record.state is TrialState.COMPLETE else None
+    stops_early = spec.early_stopping is not None and record.step < record.planned_steps
+    if stops_early and record.metrics and values is not None:
+        # Optuna has no paused trials of several objectives. What such a trial has reported is a point of the front.
+        return Lesson(values, FEASIBLE, paused_at=record.step if len(values) == 1 else None)
+    if record.state is not TrialState.COMPLETE:
+        return None
+    return Lesson(nothing, FAILED) if values is None else Lesson(values, FEASIBLE)
+
+
+def window_start(number: int, window: int) -> int:
+    """First trial number that proposal `number` looks at: at least `window` trials back, moved in whole steps.
+
+    A function of the number alone, so that a rebuilt study holds the same trials as one that grew.
+    """
+    return max(0, (number - window) // WINDOW_STEP * WINDOW_STEP)
+
+
+def kept(spec: SweepSpec, earlier: Sequence[Published]) -> list[Published]:
+    """The best feasible trials before the window: by value, or the non-dominated ones."""
+    lessons = [(record, lesson(spec, record)) for record in earlier]
+    good = [(record, one.values) for record, one in lessons if one is not None and one.violation <= 0]
+    good = [(record, values) for record, values in good if record.state is TrialState.COMPLETE]
+    if not good:
+        return []
+    signs = [1.0 if objective.goal == "minimize" else -1.0 for objective in spec.objectives]
+    costs = np.array([values for _, values in good]) * signs
+    if len(signs) == 1:
+        chosen = np.argsort(costs[:, 0], kind="stable")[:KEPT]
+    else:
+        import moocore
+
+        # The latest of the front: a long front would otherwise outgrow the window.
+        chosen = np.flatnonzero(moocore.is_nondominated(costs, keep_weakly=False))[-KEPT:]
+    return [good[i][0] for i in sorted(chosen)]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """What an earlier sweep's trials are worth here.
+
+    offered  trials of the earlier sweep
+    fitting  finished ones that are points of this space, under the same delta and adjacency
+    reasons  why the others were left out, with counts
+    """
+
+    offered: int = 0
+    fitting: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        left_out = "; ".join(f"{count}: {reason}" for reason, count in self.reasons.most_common(5))
+        return f"{self.fitting} of {self.offered} earlier trials fit" + (f" (left out: {left_out})" if left_out else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"offered": self.offered, "fitting": self.fitting, "reasons": dict(self.reasons)}
+
+
+def fitting(spec: SweepSpec, space: Space, warm: Iterable[Published]) -> tuple[tuple[Published, ...], WarmStart]:
+    """The trials of an earlier sweep that this one may learn from, by number, and how many there are."""
+    records, reasons = sorted(warm, key=lambda record: record.number), Counter[str]()
+    found = list[Published]()
+    for record in records:
+        if reason := space.misfit(record.config) or _unusable(spec, space, record):
+            reasons[reason] += 1
+        else:
+            found.append(record)
+    return tuple(found), WarmStart(len(records), len(found), reasons)
+
+
+def _unusable(spec: SweepSpec, space: Space, record: Published) -> str:
+    """Why nothing is learned from a point of the space."""
+    claim, privacy = record.guarantee, spec.privacy
+    if claim is not None and claim.delta != privacy.delta:
+        return f"delta was {delta_text(claim.delta)}"
+    if claim is not None and claim.adjacency != privacy.adjacency:
+        return f"adjacency was {claim.adjacency}"
+    if broken := space.broken(record.config):
+        return f"{', '.join(broken)} does not hold"
+    return "" if lesson(spec, record) is not None else "not finished"

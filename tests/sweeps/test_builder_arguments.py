@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 import sweeps
+from sweeps.planning.plan import weights_of
 from sweeps.planning.rehearsal import corners
-from sweeps.planning.spec_code import weights_of
 from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors

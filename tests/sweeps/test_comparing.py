@@ -21,8 +21,8 @@ from sweeps.planning.preview import spread_lines
 from sweeps.privacy.ledger import GRID_DIGITS, USED_UP, compared_epsilon, on_grid
 from sweeps.reporting.front import FrontAxis, front, hypervolume, kinds
 from sweeps.search.asha import objective_values
+from sweeps.search.optuna_sampler import kept
 from sweeps.search.space import Space
-from sweeps.search.warm_start import kept
 from sweeps.spec.parse import public_facts
 from sweeps.spec.sections import Reference
 from sweeps.spec.sweep_budget import budget_of

@@ -18,8 +18,7 @@ from sweeps import audit
 from sweeps.certificate.build import Subject, public_inputs
 from sweeps.execution import session
 from sweeps.execution.session import TuneRunner
-from sweeps.planning.plan import plan_proposal
-from sweeps.planning.spec_code import WEIGHTS, weights_of
+from sweeps.planning.plan import WEIGHTS, plan_proposal, weights_of
 from sweeps.privacy.release import PublishedStore
 from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts

@@ -12,7 +12,7 @@ import pytest
 import sweeps
 from sweeps.planning.plan import plan_proposal
 from sweeps.search import samplers
-from sweeps.search.sampler_exam import faults
+from sweeps.search.proposer import faults
 from sweeps.search.space import SearchGrid, Space
 from sweeps.spec.domains import SAME_AS, Constraint, SameAs
 from sweeps.spec.parse import load_spec, public_facts

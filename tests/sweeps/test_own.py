@@ -18,8 +18,7 @@ import pytest
 import sweeps
 from dpcore.checks import InvalidValue, QuotesRecords
 from dpcore.guarantee import Status
-from sweeps.planning.plan import plan_proposal
-from sweeps.planning.spec_code import code_of
+from sweeps.planning.plan import code_of, plan_proposal
 from sweeps.privacy.release import Release
 from sweeps.privacy.wording import TREATED_AS_PUBLIC, recorded_text
 from sweeps.search.space import Space

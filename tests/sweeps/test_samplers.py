@@ -19,8 +19,7 @@ from sweeps.privacy.ledger import Assumptions
 from sweeps.privacy.totals import choices_by_results
 from sweeps.privacy.wording import total_text
 from sweeps.search import optuna_sampler, samplers
-from sweeps.search.proposer import Proposer
-from sweeps.search.sampler_exam import faults
+from sweeps.search.proposer import Proposer, faults
 from sweeps.search.samplers import SAMPLERS, Independent, Learning
 from sweeps.spec.parse import load_spec, public_facts
 from sweeps.spec.problems import SpecErrors

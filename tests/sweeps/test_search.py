@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.events import Adjacency
-from sweeps.search import warm_start
+from sweeps.search import optuna_sampler
+from sweeps.search.optuna_sampler import Lesson, fitting, lesson
 from sweeps.search.proposer import Proposer
 from sweeps.search.samplers import SAMPLERS
-from sweeps.search.warm_start import Lesson, lesson
+from sweeps.search.space import Space
 from sweeps.spec.domains import Domain
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.records import Proposal, TrialRecord, TrialState
@@ -153,8 +154,8 @@ def test_a_stratum_does_not_learn_from_the_other_systems() -> None:
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2"])
 def test_the_window_forgets_the_same_way_live_and_rebuilt(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changed(monkeypatch, sampler, window=30)
-    monkeypatch.setattr(warm_start, "WINDOW_STEP", 10)
-    monkeypatch.setattr(warm_start, "KEPT", 5)
+    monkeypatch.setattr(optuna_sampler, "WINDOW_STEP", 10)
+    monkeypatch.setattr(optuna_sampler, "KEPT", 5)
     for objectives in (ONE, TWO):
         spec = exam(sampler, objectives)
         assert sweep(spec, 60, rebuild_every=4) == sweep(spec, 60)
@@ -266,14 +267,15 @@ def test_warm_start_takes_what_fits_and_says_what_does_not() -> None:
     records[2] = finished(spec, proposals[2], guarantee=guarantee(1.0, delta=1e-3))
     records[3] = finished(spec, proposals[3], guarantee=guarantee(1.0, adjacency=Adjacency.REPLACE_ONE))
     warm = Proposer(spec, records)
-    assert (warm.warm_start.offered, warm.warm_start.fitting) == (30, 26)
-    assert set(warm.warm_start.reasons) == {
+    _, found = fitting(spec, Space.of(spec), records)
+    assert (found.offered, found.fitting) == (30, 26)
+    assert set(found.reasons) == {
         "point.clip=99.0: expected a value of the sweep's own: uniform 0.1 .. 5",
         "not finished",
         "delta was 0.001",
         "adjacency was replace-one",
     }
-    assert str(warm.warm_start).startswith("26 of 30 earlier trials fit (left out: 1: ")
+    assert str(found).startswith("26 of 30 earlier trials fit (left out: 1: ")
     first, cold, again = warm.propose(), Proposer(spec).propose(), Proposer(spec, records)
     again.rebuild([])
     assert first is not None

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from sweeps.planning.spec_code import code_of
+from sweeps.planning.plan import code_of
 from sweeps.spec.parse import load_spec
 from tests.sweeps import specs
 from tests.trainables.test_published_sources import refused
