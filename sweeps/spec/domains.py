@@ -10,7 +10,7 @@ import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -285,10 +285,6 @@ _HOLDS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
 }
 
 
-Values = Mapping[str, float]
-Function = Callable[[Values], float]
-
-
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """One relation.
@@ -299,82 +295,65 @@ class Constraint:
 
     text: str
     names: frozenset[str]
-    _off: Function
+    _tree: ast.expr
 
-    @classmethod
-    def parse(cls, text: str) -> Constraint:
+    @staticmethod
+    @cache
+    def parse(text: str) -> Constraint:
         """Raises InvalidValue for what is no relation."""
-        return _parsed(text)
+        if len(text) > LONGEST:
+            raise InvalidValue("constraint", text, f"at most {LONGEST} characters")
+        try:
+            # Names with a dot as one word, which `with` is to Python as well.
+            tree = ast.parse(_DOTTED.sub(rf"\1{_DOT}", text.strip()), mode="eval").body
+            names = frozenset(_named(node.id) for node in ast.walk(tree) if isinstance(node, ast.Name))
+            _off(tree, dict.fromkeys(names, 1.0))
+            return Constraint(_named(ast.unparse(tree)), names, tree)
+        except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+            raise InvalidValue("constraint", text, FORM) from error
 
     def violation(self, values: Mapping[str, Scalar]) -> float:
         """How far the values are from meeting it: 0 where they do, else above 0, in logarithms of ratios if both sides
         are positive. `values` has all of `names`."""
-        return min(self._off({name: float(values[name]) for name in self.names}), MOST)
-
-
-@cache
-def _parsed(text: str) -> Constraint:
-    if len(text) > LONGEST:
-        raise InvalidValue("constraint", text, f"at most {LONGEST} characters")
-    try:
-        # Names with a dot as one word, which `with` is to Python as well.
-        tree = ast.parse(_DOTTED.sub(rf"\1{_DOT}", text.strip()), mode="eval").body
-        names = frozenset(_named(node.id) for node in ast.walk(tree) if isinstance(node, ast.Name))
-        return Constraint(_named(ast.unparse(tree)), names, _relation(tree))
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        if isinstance(error, InvalidValue):
-            raise
-        raise InvalidValue("constraint", text, FORM) from error
+        return min(_off(self._tree, {name: float(values[name]) for name in self.names}), MOST)
 
 
 def _named(text: str) -> str:
     return text.replace(_DOT, ".")
 
 
-def _relation(node: ast.expr) -> Function:
-    """How far values are from meeting it. Raises InvalidValue for what is no relation."""
+def _off(node: ast.expr, values: Mapping[str, float]) -> float:
+    """How far values are from meeting a relation. Raises ValueError for what is none: every part is looked at."""
     match node:
         case ast.BoolOp(op=op, values=inner):
-            parts = [_relation(one) for one in inner]
-            joined = sum if isinstance(op, ast.And) else min
-            return lambda values: joined([part(values) for part in parts])
+            return (sum if isinstance(op, ast.And) else min)([_off(one, values) for one in inner])
         case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _HOLDS for op in ops):
-            sides = [_number(one) for one in (left, *others)]
-            return lambda values: _off(ops, sides, values)
-    raise InvalidValue("constraint", ast.unparse(node), FORM)
+            numbers = [_number(one, values) for one in (left, *others)]
+            if any(map(math.isnan, numbers)):
+                return UNCOUNTED
+            pairs = zip(ops, numbers, numbers[1:], strict=False)
+            return sum(0.0 if _HOLDS[type(op)](left, right) else _gap(op, left, right) for op, left, right in pairs)
+    raise ValueError(FORM)
 
 
-def _number(node: ast.expr) -> Function:
-    """A side of a comparison. Raises InvalidValue for what is no number."""
+def _number(node: ast.expr, values: Mapping[str, float]) -> float:
+    """A side of a comparison, not a number where arithmetic has none. Raises ValueError for what is no side."""
     match node:
         case ast.Name(id=name):
-            written = _named(name)
-            return lambda values: values[written]
-        case ast.Constant(value=bool()):
-            pass
-        case ast.Constant(value=int() | float() as value) if math.isfinite(float(value)):
-            return lambda values: float(value)
+            return values[_named(name)]
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = _number(operand)
-            return lambda values: -inner(values)
+            return -_number(operand, values)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            call, first, second = _ARITHMETIC[type(op)], _number(left), _number(right)
-            return lambda values: _real(call(first(values), second(values)))
-    raise InvalidValue("constraint", ast.unparse(node), FORM)
-
-
-def _real(number: float) -> float:
-    # A root of a negative number is complex.
-    return math.nan if isinstance(number, complex) else number
-
-
-def _off(ops: Sequence[ast.cmpop], sides: Sequence[Function], values: Values) -> float:
-    try:
-        numbers = [side(values) for side in sides]
-    except (ZeroDivisionError, OverflowError):
-        return UNCOUNTED
-    pairs = zip(ops, numbers, numbers[1:], strict=False)
-    return sum(0.0 if _HOLDS[type(op)](left, right) else _gap(op, left, right) for op, left, right in pairs)
+            first, second = _number(left, values), _number(right, values)
+            try:
+                number = _ARITHMETIC[type(op)](first, second)
+            except (ZeroDivisionError, OverflowError):
+                return math.nan
+            # A root of a negative number is complex.
+            return math.nan if isinstance(number, complex) else number
+    raise ValueError(FORM)
 
 
 def _gap(op: ast.cmpop, left: float, right: float) -> float:

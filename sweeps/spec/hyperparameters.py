@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from dpcore.checks import InvalidValue
@@ -248,11 +249,13 @@ class _Reader:
                     raise InvalidValue(here, raw, "a mapping from other knobs to values", "For example {model: mlp}.")
                 own[name] = replace(domain, when=_read_when(here, raw, resolved, system, self.problems))
         searched = {name: knob for name, knob in own.items() if isinstance(knob, Domain)}
-        for name in searched:
-            if circle := _circle(name, searched, ()):
-                expected = "conditions that do not go in a circle"
-                self.problems.add(f"{path}.{name}.{WHEN}", " -> ".join(circle), expected)
-                own[name] = searched[name] = replace(searched[name], when=())
+        try:
+            TopologicalSorter({name: [one for one, _ in domain.when] for name, domain in searched.items()}).prepare()
+        except CycleError as error:
+            circle = error.args[1]
+            expected = "conditions that do not go in a circle"
+            self.problems.add(f"{path}.{min(circle)}.{WHEN}", " -> ".join(circle), expected)
+            return own | {name: replace(domain, when=()) for name, domain in searched.items()}
         for name, domain in searched.items():
             for other, values in needs(name, searched).items():
                 if not values:
@@ -341,14 +344,10 @@ class _KnobReader:
 
     def _range(self, path: str, kind: str, raw: Mapping[Any, Any]) -> Domain:
         here, ends = f"{path}.{kind}", raw[kind]
-        if not isinstance(ends, list | tuple) or len(ends) != 2:
-            raise InvalidValue(here, ends, "two numbers, [low, high]")
-        ends = list(ends)
-        low, high = map(as_number, ends)
-        if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
-            raise InvalidValue(here, ends, "two finite numbers, [low, high]")
-        if low > high:
-            raise InvalidValue(here, ends, "low <= high", f"Swap them: [{ends[1]}, {ends[0]}].")
+        ends = list(ends) if isinstance(ends, list | tuple) else ends
+        low, high = map(as_number, ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
+        if low is None or high is None or not -math.inf < low <= high < math.inf:
+            raise InvalidValue(here, ends, "two finite numbers, [low, high], the lower one first")
         if "log" in kind and low <= 0:
             expected = "low above 0, since the range is logarithmic"
             raise InvalidValue(here, ends, expected, "Raise low, or drop `log_`.")
@@ -370,10 +369,8 @@ def _read_step(path: str, kind: str, raw: Mapping[Any, Any], low: float, high: f
     """The distance of two values of a range, of which whole ones fit into it."""
     written, whole = raw["step"], kind.startswith("int")
     step = as_number(written)
-    if "log" in kind:
-        raise InvalidValue(path, written, "no `step` beside a logarithmic range", "Use `points`, or `choice`.")
-    if raw.get("points") is not None:
-        raise InvalidValue(path, written, "no `step` beside `points`", "A grid takes every step.")
+    if "log" in kind or raw.get("points") is not None:
+        raise InvalidValue(path, written, "no `step` in a logarithmic range, or beside `points`", "Drop it.")
     if step is None or not math.isfinite(step) or step <= 0 or (whole and not step.is_integer()):
         raise InvalidValue(path, written, f"a {'whole' if whole else 'finite'} number above 0")
     if (Decimal(str(high)) - Decimal(str(low))) % Decimal(str(step)) != 0:
@@ -383,27 +380,19 @@ def _read_step(path: str, kind: str, raw: Mapping[Any, Any], low: float, high: f
 
 def _translated(path: str, raw: Mapping[Any, Any]) -> Mapping[Any, Any]:
     """`raw` with a domain of Optuna's in the words of a spec; as it is without one."""
-    given = [name for name in OPTUNA_NAMES if name in raw]
-    if not given:
-        return raw
-    if len(given) + sum(kind in raw for kind in KINDS) > 1:
+    name, *more = [one for one in (*OPTUNA_NAMES, *KINDS) if one in raw] or [""]
+    if more:
         raise InvalidValue(path, dict(raw), "exactly one domain of " + ", ".join((*KINDS, *OPTUNA_NAMES)))
-    (name,) = given
+    if name not in OPTUNA_NAMES:
+        return raw
     others, inside = {key: value for key, value in raw.items() if key != name}, raw[name]
     if name == "categorical":
         return {"choice": inside, **others}
-    if "step" in others:
-        raise InvalidValue(f"{path}.step", others["step"], f"`step` among the keys of `{name}`", "Move it there.")
-    if not isinstance(inside, Mapping) or "low" not in inside or "high" not in inside:
-        expected = "{low: A, high: B}, and log: true or step: C where it is meant"
+    log = inside.get("log", False) if isinstance(inside, Mapping) else None
+    if log is None or not {"low", "high"} <= inside.keys() <= {*_KEYS} or not isinstance(log, bool) or "step" in others:
+        expected = "{low: A, high: B}, and log: true or step: C among these keys where it is meant"
         raise InvalidValue(f"{path}.{name}", inside, expected)
-    for key in inside:
-        if key not in _KEYS:
-            here = f"{path}.{name}.{key}"
-            raise InvalidValue(here, inside[key], f"a key of `{name}`", did_you_mean(key, _KEYS))
-    log, step = inside.get("log", False), inside.get("step")
-    if not isinstance(log, bool):
-        raise InvalidValue(f"{path}.{name}.log", log, "true or false")
+    step = inside.get("step")
     # Optuna writes the step of 1 of an int too, where it is the only one that may be.
     stepped = step is not None and not (name == "int" and step == 1 and not isinstance(step, bool))
     kind = ("int_" if name == "int" else "") + ("log_" if log else "") + "uniform"
@@ -427,29 +416,20 @@ def _read_same_as(path: str, raw: Mapping[str, object], system: str, own: Collec
 
 def _followed(path: str, own: tuple[str, str], same: SameAs, systems: Mapping[str, Knobs]) -> Scalar | Domain | None:
     """What the other knob is; None where it is wrong by itself. Raises InvalidValue where it can't be followed."""
-    written = same.to_dict()[SAME_AS]
-    if same.system not in systems:
-        names = [f"{one}.{same.knob}" for one in systems if same.knob in systems[one] and (one, same.knob) != own]
-        expected = f"a knob of a system of the sweep: {', '.join(systems)}"
-        raise InvalidValue(path, written, expected, did_you_mean(written, names))
-    other = systems[same.system].get(same.knob)
-    if other is None:
-        _check_is_knob(path, written, same.knob, systems[same.system], SYSTEMS[same.system])
-        return None
-    if (same.system, same.knob) == own:
-        raise InvalidValue(path, written, "another knob")
-    if isinstance(other, SameAs):
-        remedy = "" if (other.system, other.knob) == own else f"Write {SAME_AS}: {other.to_dict()[SAME_AS]}."
-        raise InvalidValue(path, written, "a knob with values of its own", remedy)
-    return other
+    places = {(system, name): knob for system, knobs in systems.items() for name, knob in knobs.items()}
+    known = {place: knob for place, knob in places.items() if place != own and not isinstance(knob, SameAs)}
+    place = same.system, same.knob
+    if place not in known and (place in places or not _is_wrong(same.knob, same.system, systems)):
+        names = [".".join(one) for one in known]
+        expected = "another knob of the sweep, with values of its own before a trial is planned"
+        raise InvalidValue(path, same.to_dict()[SAME_AS], expected, did_you_mean(same.to_dict()[SAME_AS], names))
+    return known.get(place)
 
 
-def _check_is_knob(path: str, written: object, name: str, knobs: Knobs, system: System) -> None:
-    """Raises InvalidValue for a name that stands for nothing; any other that is not there is wrong by itself."""
-    if name not in {one.name for one in system.hyperparameters}:
-        raise InvalidValue(path, written, f"a knob of {system.name}", did_you_mean(name, knobs))
-    if name in system.solves.values():
-        raise InvalidValue(path, written, f"a knob with a value before it is planned: {name} is solved")
+def _is_wrong(name: str, system: str, systems: Collection[str]) -> bool:
+    """Whether a knob that is not there should be: then it is wrong by itself, and that was said."""
+    own = SYSTEMS[system] if system in systems else None
+    return own is not None and name in {one.name for one in own.hyperparameters} - {*own.solves.values()}
 
 
 def renamed(knobs: Any, old: str, new: str) -> Any:
@@ -486,44 +466,20 @@ def _read_when(path: str, raw: Mapping[object, object], knobs: Knobs, system: Sy
         other, here = str(key), f"{path}.{key}"
         knob = knobs.get(other)
         with problems.noted():
-            if knob is None:
-                _check_is_knob(here, written, other, knobs, system)
-            elif isinstance(knob, SameAs):
-                expected = f"a knob with values of its own: {other} takes those of {knob.knob}"
-                raise InvalidValue(here, written, expected, f"Name {knob.knob}.")
-            elif isinstance(knob, Domain) and not knob.separate:
-                expected = f"a knob whose values can be told apart (choice, whole numbers, steps): {other} is {knob}"
-                raise InvalidValue(here, written, expected, "Give it a `step`, or a `choice`.")
-            else:
-                found[other] = _read_values(here, other, written, knob)
+            if knob is None and _is_wrong(other, system.name, (system.name,)):
+                continue
+            if knob is None or isinstance(knob, SameAs) or (isinstance(knob, Domain) and not knob.separate):
+                expected = f"a knob of {system.name} with values of its own that can be told apart before it is planned"
+                remedy = did_you_mean(other, knobs) if knob is None else f"{other} is {knob}: give it steps or choices."
+                raise InvalidValue(here, written, expected, remedy)
+            several = written if isinstance(written, list | tuple) else [written]
+            values = [value for one in several if (value := meant(knob, one)) is not None]
+            twice = any(is_one_of(one, values[:i]) for i, one in enumerate(values))
+            if not values or len(values) < len(several) or twice:
+                takes = str(knob) if isinstance(knob, Domain) else f"{knob!r} alone"
+                raise InvalidValue(here, written, f"values that {other} takes in this sweep, each once: {takes}")
+            found[other] = tuple(values)
     return tuple(sorted(found.items()))
-
-
-def _read_values(path: str, other: str, written: object, knob: Scalar | Domain) -> tuple[Scalar, ...]:
-    several = written if isinstance(written, list | tuple) else [written]
-    if not several:
-        raise InvalidValue(path, written, f"at least one value of {other}")
-    found: list[Scalar] = []
-    for one in several:
-        value = meant(knob, one)
-        if value is None:
-            takes = str(knob) if isinstance(knob, Domain) else f"{knob!r} alone"
-            raise InvalidValue(path, one, f"a value that {other} takes in this sweep: {takes}")
-        if is_one_of(value, found):
-            raise InvalidValue(path, written, "each value once")
-        found.append(value)
-    return tuple(found)
-
-
-def _circle(name: str, searched: Mapping[str, Domain], before: tuple[str, ...]) -> tuple[str, ...]:
-    """The way from `name` back to itself through what knobs depend on; () where there is none."""
-    way = (*before, name)
-    if name in before:
-        return way if name == before[0] else ()
-    for other, _ in searched[name].when:
-        if other in searched and (found := _circle(other, searched, way)):
-            return found
-    return ()
 
 
 def needs(name: str, searched: Mapping[str, Domain]) -> dict[str, tuple[Scalar, ...]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import reduce
 from math import prod
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ from dpcore.events import Adjacency
 from sweeps.search import samplers
 from sweeps.search.samplers import AUTO, Independent, Learning
 from sweeps.search.space import SearchGrid, Space, read_point
-from sweeps.spec.domains import FORM, Constraint, Domain, Knobs, as_number
+from sweeps.spec.domains import Constraint, Domain, Knobs, as_number
 from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.problems import Problems
 from sweeps.spec.sections import (
@@ -117,26 +117,31 @@ _BESIDE_FINAL = {
     "search.stratified": "false: there is one trial",
     "search.resolved": "null: nothing is searched",
 }
+_ASKED_FOR = "left out without privacy.scope: sweep and release: best, or first, or front"
 _BESIDE_OTHERS = {"search.chosen_from": _TUNED, "search.chosen": _TUNED}
+_BESIDE_BEST = _BESIDE_SEALED | _BESIDE_OTHERS
+_ONE_ORDER = {"selection.orders": "none without release: front: one order decides here"}
+_NO_TARGET = {"selection.target.metric": "left out without release: first: the best leaves, whatever it has reached"}
 BESIDE: Mapping[str, Mapping[str, str]] = {
-    "trial": _BESIDE_OTHERS,
-    "total": _BESIDE_OTHERS,
-    "sealed": _BESIDE_SEALED | _BESIDE_OTHERS,
-    "first": _BESIDE_SEALED | _BESIDE_OTHERS,
-    "final": _BESIDE_FINAL,
+    "trial": _BESIDE_OTHERS | {"selection.count": _ASKED_FOR},
+    "total": _BESIDE_OTHERS | {"selection.count": _ASKED_FOR},
+    "best": _BESIDE_BEST | _ONE_ORDER | _NO_TARGET,
+    "front": _BESIDE_BEST | _NO_TARGET,
+    "first": _BESIDE_BEST | _ONE_ORDER,
+    "final": _BESIDE_FINAL | {"selection.count": _ASKED_FOR},
 }
+"""By the kind of the privacy section, of a sealed search by its release."""
 
 
 def _beside(draft: Draft) -> Found:
-    for path, expected in BESIDE[draft["kind"]].items():
-        section, _, name = path.partition(".")
-        value = draft[section]
-        if value is not BROKEN:
-            value = getattr(value, name) if name and value is not None else value
-            may = _MAY.get(path, ())
-            if value not in (may or (None, (), False)):
-                remedy = f"Write `{name}: {may[0]}`." if may else "Leave it out."
-                yield path, list(value) if isinstance(value, tuple) else value, expected, remedy
+    kind = draft["kind"] if draft["kind"] not in SEALED_KINDS else draft["written"]["release"]
+    for path, expected in BESIDE[kind].items():
+        section, *names = path.split(".")
+        value = reduce(lambda one, name: getattr(one, name, None), names, draft[section])
+        may = _MAY.get(path, ())
+        if value not in (BROKEN, *(may or (None, (), False))):
+            remedy = f"Write `{names[-1]}: {may[0]}`." if may else "Leave it out."
+            yield path, list(value) if isinstance(value, tuple) else value, expected, remedy
 
 
 def _refused(call: Callable[..., object], *arguments: object, at: str = "") -> Found:
@@ -197,19 +202,17 @@ def total_is_enforced(privacy: Privacy, search: Search, early_stopping: EarlySto
 
 
 def steering_is_covered(kind: str, written: Mapping[str, Any], asked: Asked, chosen: Sequence[System]) -> Found:
-    """Nothing chooses trials by what a total, or the claim of a final run, does not cover."""
-    if kind == "total":
-        expected = "a metric that the total covers: running times and memory depend on the records, and would choose "
-        expected += "trials by them"
-    elif kind == "final" and written["scope"] == "holdout":
-        expected = "a metric that the claim of the sweep that tuned covers: times and memory depend on the records"
-    else:
+    """Nothing chooses trials by what a total, the price of a selection, or the claim of a final run does not cover."""
+    sealed = kind in SEALED_KINDS
+    if not (sealed or kind == "total" or written.get("scope") == "holdout"):
         return
+    expected = "a metric of the model, which the claim of all that leaves covers: times and memory depend on the "
+    expected += "records, and would choose trials by them" if not sealed else "records, and the plan is alike for all"
     for path, metric in asked:
         named = [OWN_METRICS.get(metric), *(declared(one, [metric]).get(metric) for one in chosen)]
         side = any(one is not None and one.depends is Dependence.SIDE_CHANNEL for one in named)
-        if path.startswith("objectives") and side:
-            yield path, metric, expected, "List it under `report`."
+        if metric in OWN_METRICS if sealed else side and path.startswith("objectives"):
+            yield path, metric, expected, "Drop it." if sealed else "List it under `report`."
 
 
 # Rules of the data: parts that are held out or judged on, and the population.
@@ -227,16 +230,11 @@ def test_records_are_scored(
     if chosen and not any(isinstance(one, ReleasesModel) for one in chosen):
         expected = "a system whose model may be released: of others there is none to be scored"
         yield "data.test", data.options()["test"], expected, "Drop it, or sweep noisy-sgd, say."
-    if kind == "total":
-        expected = "public with scope: sweep: its filter counts launches, and no readings of private test records"
-    elif kind in SEALED_KINDS:
-        expected = "public: nothing adds a private reading to the price of a selection yet"
-    elif privacy.adjacency is not Adjacency.ADD_REMOVE:
-        expected = "public under replace-one, where the score would add to what training spends, and nothing plans that"
-    else:
-        return
-    if held.private:
-        yield "data.test.records", "private", expected, "Declare the test records public if that is true, or drop them."
+    uncounted = kind in ("total", *SEALED_KINDS) or privacy.adjacency is not Adjacency.ADD_REMOVE
+    if held.private and uncounted:
+        expected = "public with scope: sweep or under replace-one: no filter, no price of a selection and no plan "
+        remedy = "Declare the test records public if that is true, or drop them."
+        yield "data.test.records", "private", expected + "counts a private reading there", remedy
 
 
 def part_is_read_by_one(data: Data, part: PartSplit | None, privacy: Privacy) -> Found:
@@ -260,8 +258,9 @@ def part_is_read_by_one(data: Data, part: PartSplit | None, privacy: Privacy) ->
         yield f"{PART}.use", "final", expected, "The final run names the sweep that tuned."
 
 
-def population_counts_all(data: Data, written: Mapping[str, Any]) -> Found:
-    """The ledger of a population counts all releases of its sweeps: what no epsilon covers has no place in it."""
+def population_counts_all(data: Data, written: Mapping[str, Any], facts_or_none: DatasetSpec | None) -> Found:
+    """The ledger of a population counts all releases of its sweeps: what no epsilon covers has no place in it, nor have
+    exact scores on public validation or test records of its own source."""
     if data.population is None:
         return
     for path, reason in {
@@ -272,29 +271,17 @@ def population_counts_all(data: Data, written: Mapping[str, Any]) -> Found:
         if reason:
             expected = f"left out beside data.population: {data.population}, whose ledger counts all that is released"
             yield path, reason, expected, "Leave the population out where its records need no protection."
-    for name, part in data.options().items():
-        own = name in ("validation", "test") and isinstance(part, Mapping) and not part.get("path")
-        if not own or part.get("records") != "public":
-            continue
-        remedy = "Declare them private, or name a separate file (path, n) of people outside of the population."
-        yield f"data.{name}.records", "public", f"{_of_population(data)} on records of its own source", remedy
-
-
-def population_scores_are_private(data: Data, facts: DatasetSpec) -> Found:
-    """Exact scores on public validation records of the population's own source are in no ledger."""
-    parted = isinstance(data.options().get("validation"), Mapping)
-    if data.population is not None and not parted and facts.n_validation and facts.private_validation is None:
-        yield (
-            "data.source",
-            data.source,
-            f"{_of_population(data)} on records of its own: the validation records of this source are public",
-            "Declare data.validation {records: private, ...} where the source takes it; or leave the population out "
-            "where its records need no protection.",
-        )
-
-
-def _of_population(data: Data) -> str:
-    return f"private beside data.population: {data.population}, whose ledger would show nothing for exact scores"
+    options, facts = data.options(), facts_or_none
+    parts = {name: options[name] for name in ("validation", "test") if isinstance(options.get(name), Mapping)}
+    own = [name for name, part in parts.items() if part.get("records") == "public" and not part.get("path")]
+    public = {f"data.{name}.records": "public" for name in own}
+    if facts is not None and "validation" not in parts and facts.n_validation and facts.private_validation is None:
+        public["data.source"] = data.source
+    for path, value in public.items():
+        expected = f"private scores beside data.population: {data.population}, whose ledger would show nothing for "
+        remedy = "Declare data.validation and data.test private, or name separate files (path, n) of people outside of "
+        remedy += "the population; or leave the population out where its records need no protection."
+        yield path, value, expected + "exact ones on records of its own source", remedy
 
 
 # Rules of metrics: that every trial reports them, and that a claim covers them.
@@ -317,13 +304,11 @@ def metrics_are_reported(
     for i, (path, metric) in enumerate(asked):
         if (of_histogram := _only_reports(metric, chosen, facts_or_none)) is not None:
             names = ", ".join(sorted(of_histogram))
-            if own_metrics([metric]):
-                expected = "no function of your own on private validation records: the plan counts no look of it"
-                remedy = f"Declare data.validation.records: public if that is true, or choose one of {names}."
-            else:
-                expected = f"one of {names}: what a noised histogram of these validation records says"
-                remedy = "Choose one; data.validation.bins decides between loss and auc of more than two classes."
-            yield path, metric, expected, remedy
+            remedy = (
+                "Choose one (data.validation.bins decides between loss and auc of more than two classes), or declare "
+            )
+            remedy += "data.validation.records: public if that is true."
+            yield path, metric, f"one of {names}: what a noised histogram of these validation records says", remedy
             continue
         if metrics.index(metric) < i:
             yield path, metric, "each metric once", ""
@@ -420,26 +405,6 @@ def _raw_asked(asked: Asked, knobs: Mapping[str, Knobs], chosen: Sequence[System
 
 
 def raw_metrics_have_a_reason(
-    data: Data, privacy: Privacy, asked: Asked, knobs: Mapping[str, Knobs], chosen: Sequence[System]
-) -> Found:
-    """Metrics that read training records outside of every claim need a reason."""
-    reason = privacy.raw_because
-    if data.records_are_public is not None:
-        if reason is not None:
-            expected = "left out beside data.records_are_public: public records leave nothing uncovered"
-            yield "privacy.allow_raw_measures", reason, expected, "Keep the one that is true."
-    elif reason is None:
-        for path, (system, metric) in _raw_asked(asked, knobs, chosen).items():
-            yield (
-                path,
-                metric.name,
-                f"a metric that a claim covers; of {system.name} this one depends on: {metric.released}",
-                "Drop it; or say in data.records_are_public why these records are public, or in "
-                "privacy.allow_raw_measures why it is released uncovered.",
-            )
-
-
-def raw_metrics_steer_nothing(
     data: Data,
     privacy: Privacy,
     search: Search,
@@ -448,31 +413,39 @@ def raw_metrics_steer_nothing(
     knobs: Mapping[str, Knobs],
     chosen: Sequence[System],
 ) -> Found:
-    """What would learn from uncovered metrics would carry training records on."""
-    raw = _raw_asked([one for one in asked if one[0].startswith("objectives")], knobs, chosen)
-    if not raw or privacy.raw_because is None or data.records_are_public is not None:
-        return
-    names = ", ".join(metric.name for _, metric in raw.values())
-    if learns(search.sampler):
-        expected = f"{samplers.one_of(FIXED_SAMPLERS)} with {names}: every later configuration would carry training "
-        remedy = "Use the random sampler, or drop that objective."
-        yield "search.sampler", search.sampler, expected + "records on", remedy
-    if early_stopping is not None:
-        expected = f"no early stopping with {names}: which trials go on would carry training records on"
-        yield "early_stopping.method", early_stopping.method, expected, "Drop `early_stopping`, or that objective."
+    """Metrics that read training records outside of every claim need a reason; what would learn from them would carry
+    training records on."""
+    reason, raw = privacy.raw_because, _raw_asked(asked, knobs, chosen)
+    if data.records_are_public is not None:
+        if reason is not None:
+            expected = "left out beside data.records_are_public: public records leave nothing uncovered"
+            yield "privacy.allow_raw_measures", reason, expected, "Keep the one that is true."
+    elif reason is None:
+        for path, (system, metric) in raw.items():
+            yield (
+                path,
+                metric.name,
+                f"a metric that a claim covers; of {system.name} this one depends on: {metric.released}",
+                "Drop it; or say in data.records_are_public why these records are public, or in "
+                "privacy.allow_raw_measures why it is released uncovered.",
+            )
+    elif names := ", ".join(metric.name for path, (_, metric) in raw.items() if path.startswith("objectives")):
+        expected = f"nothing that learns from {names}: what is tried next, or goes on, would carry training records on"
+        remedy = f"Use {samplers.one_of(FIXED_SAMPLERS)} without early stopping, or drop that objective."
+        if learns(search.sampler):
+            yield "search.sampler", search.sampler, expected, remedy
+        if early_stopping is not None:
+            yield "early_stopping.method", early_stopping.method, expected, remedy
 
 
 # Rules of the selection: what its price does not cover is refused.
 
 
 def selection_is_asked_for(kind: str, selection: Selection | None) -> Found:
-    """A private selection has its section, and nothing else has."""
+    """A private selection has its section."""
     if kind in SEALED_KINDS and selection is None:
         remedy = "Add `selection: {deadline_minutes: 45}`, long enough for search.trials trials."
         yield "selection", None, "when the winner leaves, announced before the search", remedy
-    if kind not in SEALED_KINDS and selection is not None:
-        expected = "privacy.scope: sweep and release: best beside it, or first, or front"
-        yield "selection", selection.count, expected, "Add them, or drop `selection`."
 
 
 def selection_has_a_law(kind: str, selection: Selection | None, search: Search) -> Found:
@@ -494,43 +467,23 @@ def selection_has_one_order(kind: str, written: Mapping[str, Any], objectives: S
     yield "objectives", [one.metric for one in objectives], expected, remedy
 
 
-def selection_sees_no_side_channel(kind: str, asked: Asked) -> Found:
-    """Time and memory are side channels."""
-    for path, metric in asked if kind in SEALED_KINDS else ():
-        if metric in OWN_METRICS:
-            expected = "a metric of the model: time and memory are side channels, and the plan is alike for all trials"
-            yield path, metric, expected, "Drop it."
-
-
-def target_is_met(
-    kind: str, written: Mapping[str, Any], selection: Selection | None, objectives: Sequence[ObjectiveOptions]
-) -> Found:
+def target_is_met(kind: str, selection: Selection | None, objectives: Sequence[ObjectiveOptions]) -> Found:
     """`release: first` has a public target of its one objective."""
-    if selection is None or kind not in SEALED_KINDS:
+    if selection is None or kind != "first" or len(objectives) != 1:
         return
-    target = selection.target
-    if kind != "first":
-        if target is not None:
-            expected = f"null with release: {written['release']}, whatever it has reached"
-            yield "selection.target", target.metric, expected, "Write `release: first`, or drop it."
-        return
+    (objective,), target = objectives, selection.target
     if target is None:
         remedy = "Add `target: {metric: accuracy, at_least: 0.9}`, say, not chosen by these records."
         expected = "what a trial has to reach to leave, public and fixed before the search"
         yield "selection.target", None, expected, remedy
         return
-    bounds = {name: getattr(target, name) for name in ("at_least", "at_most") if getattr(target, name) is not None}
-    if len(bounds) != 1:
-        yield "selection.target", bounds, "one of at_least and at_most", "Keep the one that a trial has to meet."
-    if len(objectives) != 1:
-        return
-    (objective,) = objectives
     if target.metric != objective.metric:
         remedy = "Name the objective; `report` lists what else the winner tells."
         yield "selection.target.metric", target.metric, f"the objective, {objective.metric}", remedy
+    bounds = {name: getattr(target, name) for name in ("at_least", "at_most") if getattr(target, name) is not None}
     wanted = "at_most" if objective.goal == "minimize" else "at_least"
-    if len(bounds) == 1 and wanted not in bounds:
-        expected = f"{wanted}: objective {objective.metric} is to {objective.goal}"
+    if [*bounds] != [wanted]:
+        expected = f"{wanted} alone: objective {objective.metric} is to {objective.goal}"
         yield "selection.target", bounds, expected, f"Write {wanted}."
 
 
@@ -538,14 +491,9 @@ def orders_differ(
     kind: str, written: Mapping[str, Any], selection: Selection | None, objectives: Sequence[ObjectiveOptions]
 ) -> Found:
     """`release: front` has several orders that rank trials differently, and a law with a rule for them."""
-    if selection is None or kind not in SEALED_KINDS:
+    if selection is None or kind not in SEALED_KINDS or written["release"] != "front":
         return
     orders = selection.orders
-    if written["release"] != "front":
-        if orders:
-            remedy = "Write `release: front`, or drop them."
-            yield "selection.orders", list(orders), "none: one order decides here", remedy
-        return
     known = {one.metric for one in objectives}
     for place, order in enumerate(orders):
         if not order or not order.keys() <= known:
@@ -592,11 +540,11 @@ def early_stopping_settles_ties(early_stopping: EarlyStopping | None, objectives
 
 def sampler_fits(search: Search, knobs: Mapping[str, Knobs], objectives: Sequence[ObjectiveOptions] | None) -> Found:
     """Each sampler has what it can use, and nothing that it would ignore."""
-    unknown = list(_refused(samplers.sampler, search.sampler))
-    yield from unknown
-    if unknown:
+    try:
+        entry, several = samplers.sampler(search.sampler), len(knobs) > 1 and not search.stratified
+    except InvalidValue as error:
+        yield error.name, error.value, error.expected, error.remedy
         return
-    entry, several = samplers.sampler(search.sampler), len(knobs) > 1 and not search.stratified
     grid = samplers.walks_grid(entry.name)
     ignored = {
         "warm_start": isinstance(entry, Independent),
@@ -609,17 +557,16 @@ def sampler_fits(search: Search, knobs: Mapping[str, Knobs], objectives: Sequenc
         if is_ignored and value != Search.model_fields[name].default:
             expected = f"left out with {entry.name}, which would ignore it"
             yield f"search.{name}", value, expected, f"Drop `{name}`, or use another sampler."
-    if entry.name == AUTO and search.resolved == "gp" and several:
-        expected = "tpe or nsga2 for several systems: a Gaussian process has no conditional knobs"
-        remedy = "Drop `resolved`, or add `stratified: true`: one model for each system."
-        yield "search.resolved", search.resolved, expected, remedy
+    path, entry = "search.sampler", samplers.sampler(search.resolved or entry.name)
+    if search.resolved is not None:
+        path = "search.resolved"
     if isinstance(entry, Learning) and several and not entry.mixes_systems:
         mixing = samplers.one_of(samplers.names(lambda one: not isinstance(one, Learning) or one.mixes_systems))
         remedy = f"Use {mixing} to mix systems, or add `stratified: true`: one sampler for each system."
-        yield "search.sampler", entry.name, "one system: it has no conditional knobs", remedy
+        yield path, entry.name, "one system: it has no conditional knobs", remedy
     if isinstance(entry, Learning) and len(objectives or ()) > 1 and not entry.several_objectives:
         expected = f"one objective (there are {len(objectives or ())}): it ranks by a single number"
-        yield "search.sampler", entry.name, expected, "Drop all objectives but one, or use another sampler."
+        yield path, entry.name, expected, "Drop all objectives but one, or use another sampler."
 
 
 def grid_is_finite(search: Search, knobs: Mapping[str, Knobs], relations: Sequence[str], privacy: Privacy) -> Found:
@@ -642,11 +589,7 @@ def grid_is_finite(search: Search, knobs: Mapping[str, Knobs], relations: Sequen
     if size > GRID_LIMIT:
         yield "search.sampler", search.sampler, f"at most {GRID_LIMIT} grid points, not {size}", "Use fewer points."
     elif not len(SearchGrid.of(space)):
-        alone = [
-            one for one in relations if not len(SearchGrid.of(replace(space, constraints=(Constraint.parse(one),))))
-        ]
-        expected = f"{'a relation' if alone else 'relations'} that hold{'s' if alone else ''} at some point of the grid"
-        yield "constraints", ", ".join(alone or relations), expected, "Widen the grid."
+        yield "constraints", ", ".join(relations), "relations that hold together at some point", "Widen the grid."
 
 
 def relations_speak_of_knobs(constraints: Sequence[str], knobs: Mapping[str, Knobs], chosen: Sequence[System]) -> Found:
@@ -656,8 +599,8 @@ def relations_speak_of_knobs(constraints: Sequence[str], knobs: Mapping[str, Kno
         path = f"constraints.{i}"
         try:
             one = Constraint.parse(text)
-        except (InvalidValue, OverflowError) as error:
-            yield path, text, error.expected if isinstance(error, InvalidValue) else FORM, ""
+        except InvalidValue as error:
+            yield path, text, error.expected, ""
             continue
         if one.text in found:
             yield path, text, "each relation once", ""
@@ -669,23 +612,17 @@ def relations_speak_of_knobs(constraints: Sequence[str], knobs: Mapping[str, Kno
 def _wrong_names(path: str, one: Constraint, knobs: Mapping[str, Knobs], chosen: Sequence[System]) -> Found:
     systems = {name: spelled_out(knobs, name) for name in knobs}
     known = {name for some in systems.values() for name in some}
-    solved = {name for system in chosen for name in system.solves.values()} - known
-    unknown = sorted(one.names - known - {TARGET_EPSILON})
-    for name in unknown:
-        if name in solved:
-            limit = f"`limits.{name}` bounds it." if name == "noise_multiplier" else ""
-            yield path, one.text, f"knobs with a value before a trial is planned: {name} is solved", limit
-        else:
-            yield path, one.text, f"knobs of the sweep, which {name} is not", did_you_mean(name, known)
     names = one.names - {TARGET_EPSILON}
-    if unknown:
+    for name in sorted(names - known):
+        expected = f"knobs of the sweep with a value before a trial is planned, which {name} is not"
+        solved = name == "noise_multiplier" and any(name in system.solves.values() for system in chosen)
+        yield path, one.text, expected, "`limits.noise_multiplier` bounds it." if solved else did_you_mean(name, known)
+    if names - known:
         return
-    if not names:
-        yield path, one.text, "a relation that names a knob", ""
-        return
-    together = [some for some in systems.values() if names <= some.keys()]
+    together = [some for some in systems.values() if names and names <= some.keys()]
     if not together:
-        yield path, one.text, f"knobs of one system: none has all of {', '.join(sorted(names))}", ""
+        listed = ", ".join(sorted(names)) or "numbers alone"
+        yield path, one.text, f"a relation of knobs that one system has together, not of {listed}", ""
     for name in sorted(names):
         values = [v for some in together for v in getattr(some[name], "values", (some[name],))]
         if any(isinstance(value, bool | str) for value in values):
