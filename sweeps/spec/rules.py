@@ -304,9 +304,7 @@ def metrics_are_reported(
     for i, (path, metric) in enumerate(asked):
         if (of_histogram := _only_reports(metric, chosen, facts_or_none)) is not None:
             names = ", ".join(sorted(of_histogram))
-            remedy = (
-                "Choose one (data.validation.bins decides between loss and auc of more than two classes), or declare "
-            )
+            remedy = "Choose one (data.validation.bins decides between loss and auc of several classes), or declare "
             remedy += "data.validation.records: public if that is true."
             yield path, metric, f"one of {names}: what a noised histogram of these validation records says", remedy
             continue
