@@ -11,6 +11,7 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from dpcore.accounting import group_epsilon_lower
 from dpcore.checks import InvalidValue
 from dpcore.guarantee import Status, delta_text, epsilon_text
 from sweeps.planning.estimate import Resolution, Spread, TotalEstimate, estimated_total, resolution_of
@@ -131,6 +132,8 @@ SEALED_SAMPLES = 40
 """Draws that are planned under the price of a selection: each is a few plans."""
 SPREAD_DRAWS = 24
 """Draws that are planned where the whole sweep has one budget: each plan is fitted to its part, by several plans."""
+GROUP_SAMPLES = 20
+"""Draws whose group privacy is counted: each takes as long as a dozen plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +149,8 @@ class Preview:
     total       None with the reason in `notes` when no accountant can count it
     warm_start  what the earlier sweep named in `search.warm_start` is worth here; None without one
     started_from  what it released, and the sweeps that it started from
+    per_record  least epsilon per unit that the planned noise would have if single records were sampled and clipped;
+                None where the claim is per record, or no step is a Gaussian
     noise       standard deviation on a count of a report on private validation records; None without such reports
     resolution  what `sampler: auto` comes to; None for other samplers
     selection   what releasing the winners alone costs; None where every trial is released
@@ -169,6 +174,7 @@ class Preview:
     notes: tuple[str, ...]
     warm_start: WarmStart | None
     started_from: tuple[Total, ...]
+    per_record: Spread | None
     noise: Spread | None
     resolution: Resolution | None
     selection: SelectionPreview | None = None
@@ -250,7 +256,9 @@ class Preview:
         privacy, search = self.spec.privacy, self.spec.search
         yield from (("Spread", line) for line in self.spread)
         if privacy.unit != RECORD:
-            most = f"of at most {self.facts.unit_records} records each"
+            least = "" if self.per_record is None else f"at least epsilon {self.per_record} per {privacy.unit}"
+            least = least and f". By group privacy the same noise on single records would claim {least}"
+            most = f"of at most {self.facts.unit_records} records each{least}"
             yield "Unit", f"n, batches, clips and validation go by {privacy.unit}, {most}"
         yield from _under("Space", self._space_lines())
         if search.stratified or self.resolution is not None:
@@ -360,6 +368,8 @@ def preview(
         _, earlier = fitting(spec, space, [release.seen(one) for one in warm])
         if not earlier.fitting:
             notes.append(f"nothing of sweep {spec.search.warm_start!r} fits: the search starts cold")
+    grouped = [] if facts.unit is None else plans[:GROUP_SAMPLES]
+    bounds = [group_epsilon_lower(plan.event(), spec.privacy.delta, facts.unit_records) for plan in grouped]
     return Preview(
         spec=spec,
         facts=facts,
@@ -375,6 +385,7 @@ def preview(
         notes=(*notes, *why_not),
         warm_start=earlier,
         started_from=tuple(started_from),
+        per_record=Spread.of([bound for bound in bounds if bound is not None]),
         noise=Spread.of([plan.validation.histogram.deviation for plan in plans if plan.validation is not None]),
         resolution=resolution_of(spec, facts, calibrations, rehearsed),
         selection=selection,
@@ -409,13 +420,6 @@ def checked(
     address             see `check_places`
     warm, started_from  as in `sweeps.planning.preview.preview`
     """
-    if rehearsal and address is not None and address.startswith("ray://"):
-        raise InvalidValue(
-            "--address",
-            address,
-            "auto or HOST:PORT: `check` asks the cluster for its nodes, which it cannot do through a client's port",
-            "Check without it; `sweeps run` submits the sweep by this address.",
-        )
     for function in spec.user_functions():
         # Here, and not only where it is imported: that is in another process, whose words come late.
         plugins.enter("function", function)

@@ -428,8 +428,10 @@ def raw_metrics_have_a_reason(
                 "privacy.allow_raw_measures why it is released uncovered.",
             )
     elif names := ", ".join(metric.name for path, (_, metric) in raw.items() if path.startswith("objectives")):
-        expected = f"nothing that learns from {names}: what is tried next, or goes on, would carry training records on"
-        remedy = f"Use {samplers.one_of(FIXED_SAMPLERS)} without early stopping, or drop that objective."
+        expected = (
+            f"{samplers.one_of(FIXED_SAMPLERS)} with {names}, and no early stopping: what is tried next, or goes on, "
+        )
+        expected, remedy = expected + "would carry training records on", "Drop that objective, or what learns from it."
         if learns(search.sampler):
             yield "search.sampler", search.sampler, expected, remedy
         if early_stopping is not None:
