@@ -428,10 +428,9 @@ def raw_metrics_have_a_reason(
                 "privacy.allow_raw_measures why it is released uncovered.",
             )
     elif names := ", ".join(metric.name for path, (_, metric) in raw.items() if path.startswith("objectives")):
-        expected = (
-            f"{samplers.one_of(FIXED_SAMPLERS)} with {names}, and no early stopping: what is tried next, or goes on, "
-        )
-        expected, remedy = expected + "would carry training records on", "Drop that objective, or what learns from it."
+        fixed = samplers.one_of(FIXED_SAMPLERS)
+        expected = f"{fixed} with {names}, and no early stopping: what came later would carry training records on"
+        remedy = "Drop that objective, or what learns from it."
         if learns(search.sampler):
             yield "search.sampler", search.sampler, expected, remedy
         if early_stopping is not None:
