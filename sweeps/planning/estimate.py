@@ -164,10 +164,9 @@ def before(spec: SweepSpec, facts: DatasetSpec, store_url: str) -> tuple[str, ..
     try:
         store = PublishedStore.at(store_url)
         known = account(store, name)
-    except UnknownPopulation as unknown:
+    except StoreError as error:
+        unknown = error if isinstance(error, UnknownPopulation) else UnknownPopulation(name, ())
         return (f"{unknown} Until then no sweep over it begins.",)
-    except StoreError:
-        return (str(UnknownPopulation(name, ())) + " Until then no sweep over it begins.",)
     check_terms(known.population, spec.privacy.adjacency, spec.privacy.unit)
     check_not_refuted(store, name, spec.systems)
     following = next_sweep(known.population, known.counted, spec, facts)
@@ -195,12 +194,10 @@ def next_sweep(
         )
     # Of trials that there will be whatever is drawn, and of a few draws.
     space, solved = Space.of(spec), dict[str, float]()
+    each = (feasible(spec, configs, facts, solved) for configs in (certain(spec, space), draws(spec, space)))
     known, drawn = (
         [charge_of_steps(population, plan, 0, plan.steps) for plan in islice(plans, most)]
-        for plans, most in (
-            (feasible(spec, certain(spec, space), facts, solved), None),
-            (feasible(spec, draws(spec, space), facts, solved), POPULATION_DRAWS),
-        )
+        for plans, most in zip(each, (None, POPULATION_DRAWS), strict=True)
     )
     if not known and not drawn:
         return None

@@ -160,19 +160,13 @@ class _Planner:
         claim, privacy = plan.guarantee, self.spec.privacy
         if is_unprotected(plan):
             if privacy.unprotected_because is None:
-                raise InvalidValue(
-                    "privacy.allow_unprotected",
-                    None,
-                    f"the reason why {system.name} may run: it claims nothing, its epsilon is infinite",
-                    "Give a reason of at least 10 characters, or drop the system.",
-                )
+                expected = f"the reason why {system.name} may run: it claims nothing, its epsilon is infinite"
+                remedy = "Give a reason of at least 10 characters, or drop the system."
+                raise InvalidValue("privacy.allow_unprotected", None, expected, remedy)
         elif not (claim.epsilon <= epsilon and claim.delta <= privacy.delta):
-            raise InvalidValue(
-                f"{system.name}.plan",
-                (claim.epsilon, claim.delta),
-                f"a claim within epsilon={epsilon} and delta={privacy.delta}",
-                "The system's calibration is wrong: nothing was launched.",
-            )
+            expected = f"a claim within epsilon={epsilon} and delta={privacy.delta}"
+            remedy = "The system's calibration is wrong: nothing was launched."
+            raise InvalidValue(f"{system.name}.plan", (claim.epsilon, claim.delta), expected, remedy)
         # Where the whole sweep has one budget, `epsilon` is the largest part that a trial gets of it: no trial's own.
         aimed = plan if privacy.scope == "sweep" else _aimed(plan, system, privacy.target(epsilon))
         return _within_limits(self.spec, aimed, system)

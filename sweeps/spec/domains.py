@@ -155,16 +155,9 @@ class Domain:
         when = tuple((name, tuple(values)) for name, values in written.get("when", {}).items())
         if kind == "choice":
             return cls(kind=kind, values=tuple(written[kind]), when=when)
-        low, high = map(float, written[kind])
-        step = written.get("step")
-        return cls(
-            kind=kind,
-            low=low,
-            high=high,
-            points=written.get("points"),
-            step=None if step is None else float(step),
-            when=when,
-        )
+        (low, high), step = map(float, written[kind]), written.get("step")
+        step = None if step is None else float(step)
+        return cls(kind=kind, low=low, high=high, points=written.get("points"), step=step, when=when)
 
     @property
     def condition(self) -> str:

@@ -361,19 +361,15 @@ def metrics_fit_the_data(asked: Asked, facts: DatasetSpec, chosen: Sequence[Syst
 
 def _lacking(metric: Metric, facts: DatasetSpec) -> tuple[str, str] | None:
     """What would have to be, and what to do; None where nothing is missing."""
+    name = facts.dataset
     if metric.depends is Dependence.VALIDATION and not facts.n_validation:
-        return (
-            f"validation records: {facts.dataset} has none, and no trial would report it",
-            "Declare data.validation, or choose another objective.",
-        )
+        return f"validation records: {name} has none", "Declare data.validation, or choose another objective."
     if metric.tasks is not None and facts.task not in metric.tasks:
-        return (
-            f"a metric of a {facts.task}, which {facts.dataset} is: no trial would report it",
-            "Choose another objective; `sweeps systems` lists them.",
-        )
+        remedy = "Choose another objective; `sweeps systems` lists them."
+        return f"a metric of a {facts.task}, which {name} is: no trial would report it", remedy
     if metric.name in GROUPED and facts.groups is None:
         remedy = "Declare data.groups: {column: NAME, categories: [...]} (source table), or drop it."
-        return f"groups: {facts.dataset} declares none, and no trial would report it", remedy
+        return f"groups: {name} declares none", remedy
     return None
 
 
@@ -457,12 +453,9 @@ def selection_has_one_order(kind: str, written: Mapping[str, Any], objectives: S
     """Which trial is best is a total order, fixed in public; so is what the best of a sweep that tuned is chosen by."""
     if len(objectives) < 2 or kind not in ("final", *SEALED_KINDS) or written.get("release") == "front":
         return
-    if kind == "final":
-        expected = "one objective, by which the best trial of the sweep that tuned is chosen"
-        remedy = "Keep the one that decides; `report` lists what else the final run tells."
-    else:
-        expected = "one objective: which trial is best has to be a total order, fixed in public"
-        remedy = "Keep the one that decides; or `release: front`, the best by each of several orders."
+    remedy = "Keep the one that decides; `report` lists what else is told"
+    remedy += "." if kind == "final" else "; or `release: front`, the best by each of several orders."
+    expected = "one objective: which trial is best has to be a total order, fixed in public"
     yield "objectives", [one.metric for one in objectives], expected, remedy
 
 
@@ -695,13 +688,11 @@ def stalls_are_longer_than_silence(limits: Limits, execution: ExecutionOptions) 
     """A worker that does all that is asked of it writes its records once in `checkpoint_seconds`, and not sooner."""
     least = STALL_INTERVALS * execution.checkpoint_seconds
     if limits.stall_seconds is not None and limits.stall_seconds < least:
-        yield (
-            "limits.stall_seconds",
-            limits.stall_seconds,
-            f"at least {least:g}, {STALL_INTERVALS} times execution.checkpoint_seconds: between checkpoints healthy "
-            "workers are silent",
-            "Give it longer than the longest start, step and evaluation, or lower checkpoint_seconds.",
+        expected = (
+            f"at least {least:g}, {STALL_INTERVALS} times execution.checkpoint_seconds: workers are silent between"
         )
+        remedy = "Give it longer than the longest start, step and evaluation, or lower checkpoint_seconds."
+        yield "limits.stall_seconds", limits.stall_seconds, expected, remedy
 
 
 def tracking_has_a_place(tracking: Tracking) -> Found:
