@@ -689,7 +689,7 @@ def stalls_are_longer_than_silence(limits: Limits, execution: ExecutionOptions) 
     least = STALL_INTERVALS * execution.checkpoint_seconds
     if limits.stall_seconds is not None and limits.stall_seconds < least:
         expected = (
-            f"at least {least:g}, {STALL_INTERVALS} times execution.checkpoint_seconds: workers are silent between"
+            f"at least {least:g}, {STALL_INTERVALS} execution.checkpoint_seconds: workers are silent between two"
         )
         remedy = "Give it longer than the longest start, step and evaluation, or lower checkpoint_seconds."
         yield "limits.stall_seconds", limits.stall_seconds, expected, remedy
