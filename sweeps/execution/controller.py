@@ -18,7 +18,7 @@ from sweeps.execution.requests import next_point
 from sweeps.execution.resume import Lost, find_resume_checkpoint
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.privacy.release import Release
-from sweeps.search.asha import Promote, between, first_stop, next_rung, report_steps
+from sweeps.search.asha import Promote, between, next_rung, report_steps, stops
 from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
@@ -269,7 +269,7 @@ class Controller:
         return self._launch(members) if members else None
 
     def _launched(self, proposal: Proposal, plan: PrivacyPlan) -> TrialRun | None:
-        to_step = first_stop(self.spec, plan.steps)
+        to_step = stops(self.spec, plan.steps)[0]
         reserved = self.budget.reserve(
             plan, 0, to_step, lambda charge: self.store.launch(self.lease, proposal, plan, to_step, charge)
         )

@@ -40,7 +40,7 @@ from sweeps.selection.price import SealedPrior
 from sweeps.spec.parse import public_facts
 from sweeps.spec.rules import FINAL
 from sweeps.spec.sections import FUNCTION, SweepSpec, learns
-from sweeps.spec.sweep_budget import SweepBudget, budget_of
+from sweeps.spec.sweep_budget import budget_of
 from sweeps.util.log import Event, say
 from sweeps.util.text import hanging
 from trainables import plugins
@@ -109,23 +109,18 @@ def spread_lines(spec: SweepSpec) -> tuple[str, ...]:
     total = f"mu {epsilon_text(math.sqrt(budget.total))}"
     if budget.order is not None:
         total = f"Renyi divergence {epsilon_text(budget.total)} at order {budget.order:g}"
+    first, last = (epsilon_text(budget.alone(number), digits=3) for number in (0, budget.shares - 1))
+    parts = f"equal: {budget.shares} trials at epsilon {first} each"
+    if budget.spread == "front-loaded" and budget.shares > 1:
+        parts = f"front-loaded: the first of {budget.shares} trials at epsilon {first} by itself, the last at {last}"
+    elif budget.spread == "halving":
+        launched = ", ".join(str(budget.times(rung)) for rung in range(budget.rungs))
+        parts = f"halving: a trial that runs whole at epsilon {first}, for {launched} launches of the rungs in turn"
     return (
-        f"{total} in all; {_parts_text(budget)}",
+        f"{total} in all; {parts}",
         "a launch that would exceed the budget is refused, and the sweep ends; each launch that is lost takes its part "
         "again, so that fewer trials may run",
     )
-
-
-def _parts_text(budget: SweepBudget) -> str:
-    """What each trial gets."""
-    if budget.spread == "front-loaded" and budget.shares > 1:
-        first, last = (epsilon_text(budget.alone(number), digits=3) for number in (0, budget.shares - 1))
-        return f"front-loaded: the first of {budget.shares} trials at epsilon {first} by itself, the last at {last}"
-    each = epsilon_text(budget.alone(0), digits=3)
-    if budget.spread == "equal":
-        return f"equal: {budget.shares} trials at epsilon {each} each"
-    launched = ", ".join(str(budget.times(rung)) for rung in range(budget.rungs))
-    return f"halving: a trial that runs whole at epsilon {each}, for {launched} launches of the rungs in turn"
 
 
 SEALED_SAMPLES = 40

@@ -125,11 +125,6 @@ def stops(spec: SweepSpec, steps: int) -> tuple[int, ...]:
     return (steps,) if spec.early_stopping is None else rung_ends(spec.early_stopping, steps)
 
 
-def first_stop(spec: SweepSpec, steps: int) -> int:
-    """Where the first launch of a trial of `steps` planned steps ends."""
-    return stops(spec, steps)[0]
-
-
 def next_rung(spec: SweepSpec, records: Iterable[Published], running: Collection[str] = ()) -> Promote | None:
     """The promotion to launch now, or None: then a new trial may start.
 

@@ -104,19 +104,17 @@ class Proposer:
             self._learner.tell(record)
 
     def _proposal(self, number: int) -> Proposal | None:
-        config = self._config(number)
-        if config is None:
-            return None
-        return Proposal(number=number, config=config, seed=seed_of_trial(self._spec.search.seed, number))
-
-    def _config(self, number: int) -> Mapping[str, Scalar] | None:
-        if number < len(self._first):
-            return self._first[number]
+        config: Mapping[str, Scalar] | None
         index = number - len(self._first) - bisect_left(self._enqueued, number)
-        if self._learner is not None:
-            return self._learner.point(number, index)
-        assert self._points is not None
-        return self._points.point(index)
+        if number < len(self._first):
+            config = self._first[number]
+        elif self._learner is not None:
+            config = self._learner.point(number, index)
+        else:
+            assert self._points is not None
+            config = self._points.point(index)
+        seed = seed_of_trial(self._spec.search.seed, number)
+        return None if config is None else Proposal(number=number, config=config, seed=seed)
 
     def _skip_known(self) -> None:
         while self._next in self._known:

@@ -173,7 +173,6 @@ class Learning:
     build               (seed, trials) -> an Optuna sampler for one proposal of a sweep of so many trials: a fresh one
                         each time, so that it is a function of the seed and of the study, and remembers nothing
     window              how many of the latest trials it looks at, besides the best of the earlier ones
-    several_objectives  whether it can take more than one
     mixes_systems       whether it can take trials that have other knobs than those in question
     reads_penalties     whether it looks at the values of infeasible trials, which then have to follow the worst ones
     """
@@ -182,7 +181,6 @@ class Learning:
     doc: str
     build: Callable[[int, int], BaseSampler]
     window: int = 300
-    several_objectives: bool = True
     mixes_systems: bool = False
     reads_penalties: bool = True
 

@@ -307,23 +307,14 @@ def _named(
 def _place(what: str, given: Any) -> str:
     """`module:object` of a class, or of an object that its module has a name for. Raises InvalidValue."""
     kind = given if isinstance(given, type) else type(given)
-    if kind.__module__ == _MAIN:
-        raise InvalidValue(
-            what,
-            kind.__qualname__,
-            "something of a module: another process cannot import what a script or a notebook defines",
-            f"Put {kind.__name__} into a file beside, my_systems.py, and `from my_systems import {kind.__name__}`.",
-        )
-    module = sys.modules.get(kind.__module__) or importlib.import_module(kind.__module__)
-    for name, value in vars(module).items():
-        if value is given:
-            return f"{kind.__module__}:{name}"
-    raise InvalidValue(
-        what,
-        repr(given),
-        f"something that {kind.__module__} has a name for: it is imported by that name",
-        f"Give it one at the top level of {kind.__module__}, such as SYSTEM = {kind.__name__}(...).",
-    )
+    if kind.__module__ != _MAIN:
+        module = sys.modules.get(kind.__module__) or importlib.import_module(kind.__module__)
+        for name, value in vars(module).items():
+            if value is given:
+                return f"{kind.__module__}:{name}"
+    expected = "something that a module has a name for: another process imports it by that, and no script or notebook"
+    remedy = f"Write `SYSTEM = {kind.__name__}(...)`, or the class, at the top level of a file beside, and import it."
+    raise InvalidValue(what, repr(given), expected, remedy)
 
 
 # YAML as people mean it: the scalars of YAML 1.2, and a repeated key is an error.

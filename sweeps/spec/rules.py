@@ -530,7 +530,7 @@ def early_stopping_settles_ties(early_stopping: EarlyStopping | None, objectives
         yield "early_stopping.method", early_stopping.method, expected + "too long", remedy
 
 
-def sampler_fits(search: Search, knobs: Mapping[str, Knobs], objectives: Sequence[ObjectiveOptions] | None) -> Found:
+def sampler_fits(search: Search, knobs: Mapping[str, Knobs]) -> Found:
     """Each sampler has what it can use, and nothing that it would ignore."""
     try:
         entry, several = samplers.sampler(search.sampler), len(knobs) > 1 and not search.stratified
@@ -556,24 +556,18 @@ def sampler_fits(search: Search, knobs: Mapping[str, Knobs], objectives: Sequenc
         mixing = samplers.one_of(samplers.names(lambda one: not isinstance(one, Learning) or one.mixes_systems))
         remedy = f"Use {mixing} to mix systems, or add `stratified: true`: one sampler for each system."
         yield path, entry.name, "one system: it has no conditional knobs", remedy
-    if isinstance(entry, Learning) and len(objectives or ()) > 1 and not entry.several_objectives:
-        expected = f"one objective (there are {len(objectives or ())}): it ranks by a single number"
-        yield path, entry.name, expected, "Drop all objectives but one, or use another sampler."
 
 
 def grid_is_finite(search: Search, knobs: Mapping[str, Knobs], relations: Sequence[str], privacy: Privacy) -> Found:
     """A grid has points, and not too many."""
     if not samplers.walks_grid(search.sampler) or not knobs:
         return
-    continuous = False
-    for system, some in knobs.items():
-        for name, knob in some.items():
-            if isinstance(knob, Domain) and not knob.separate and knob.points is None:
-                continuous = True
-                path, expected = f"systems.{system}.{name}.{knob.kind}", "`points` or `choice`, since a grid cannot "
-                remedy = "Add `points: 5` beside it, for example."
-                yield path, [knob.low, knob.high], expected + "hold a continuous range", remedy
-    if continuous:
+    every = [(f"systems.{system}.{name}", knob) for system, some in knobs.items() for name, knob in some.items()]
+    ranges = [(path, one) for path, one in every if isinstance(one, Domain) and not one.separate and one.points is None]
+    for path, knob in ranges:
+        expected = "`points` or `choice`, since a grid cannot hold a continuous range"
+        yield f"{path}.{knob.kind}", [knob.low, knob.high], expected, "Add `points: 5` beside it, for example."
+    if ranges:
         return
     space = Space.over(knobs, privacy.epsilon, relations)
     # Without conditions and relations: counting what they leave walks the whole grid.
@@ -688,9 +682,7 @@ def stalls_are_longer_than_silence(limits: Limits, execution: ExecutionOptions) 
     """A worker that does all that is asked of it writes its records once in `checkpoint_seconds`, and not sooner."""
     least = STALL_INTERVALS * execution.checkpoint_seconds
     if limits.stall_seconds is not None and limits.stall_seconds < least:
-        expected = (
-            f"at least {least:g}, {STALL_INTERVALS} execution.checkpoint_seconds: workers are silent between two"
-        )
+        expected = f"at least {least:g}, {STALL_INTERVALS} execution.checkpoint_seconds: workers are silent between two"
         remedy = "Give it longer than the longest start, step and evaluation, or lower checkpoint_seconds."
         yield "limits.stall_seconds", limits.stall_seconds, expected, remedy
 

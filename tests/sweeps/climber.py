@@ -12,7 +12,6 @@ CLIMBER = Learning(
     name="climber",
     doc="each knob by itself, near those of the best trials",
     build=lambda seed, trials: TPESampler(seed=seed),
-    several_objectives=False,
     reads_penalties=False,
 )
 
