@@ -312,8 +312,8 @@ def _place(what: str, given: Any) -> str:
         for name, value in vars(module).items():
             if value is given:
                 return f"{kind.__module__}:{name}"
-    module_name = "my_systems" if kind.__module__ == _MAIN else kind.__module__
-    expected = f"something that {module_name} has a name for: another process imports it by that, and nothing of a script"
+    place = "my_systems" if kind.__module__ == _MAIN else kind.__module__
+    expected = f"something that {place} has a name for: another process imports it by that, and no script"
     remedy = f"Name it at the top level of a file, as of my_systems.py, and `from my_systems import {kind.__name__}`."
     raise InvalidValue(what, repr(given), expected, remedy)
 

@@ -554,7 +554,8 @@ def sampler_fits(search: Search, knobs: Mapping[str, Knobs]) -> Found:
         path = "search.resolved"
     if isinstance(entry, Learning) and several and not entry.mixes_systems:
         mixing = samplers.one_of(samplers.names(lambda one: not isinstance(one, Learning) or one.mixes_systems))
-        remedy = f"Use {mixing} to mix systems, or add `stratified: true`: one sampler for each system."
+        other = "Drop `resolved`" if search.resolved is not None else f"Use {mixing} to mix systems"
+        remedy = f"{other}, or add `stratified: true`: one sampler for each system."
         yield path, entry.name, "one system: it has no conditional knobs", remedy
 
 
