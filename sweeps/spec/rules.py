@@ -139,7 +139,7 @@ def _beside(draft: Draft) -> Found:
         section, *names = path.split(".")
         value = reduce(lambda one, name: getattr(one, name, None), names, draft[section])
         may = _MAY.get(path, ())
-        if value not in (BROKEN, *(may or (None, (), False))):
+        if draft[section] is not BROKEN and value not in (may or (None, (), False)):
             remedy = f"Write `{names[-1]}: {may[0]}`." if may else "Leave it out."
             yield path, list(value) if isinstance(value, tuple) else value, expected, remedy
 
@@ -278,10 +278,10 @@ def population_counts_all(data: Data, written: Mapping[str, Any], facts_or_none:
     if facts is not None and "validation" not in parts and facts.n_validation and facts.private_validation is None:
         public["data.source"] = data.source
     for path, value in public.items():
-        expected = f"private scores beside data.population: {data.population}, whose ledger would show nothing for "
+        expected = f"private beside data.population: {data.population}, whose ledger would show nothing for "
         remedy = "Declare data.validation and data.test private, or name separate files (path, n) of people outside of "
         remedy += "the population; or leave the population out where its records need no protection."
-        yield path, value, expected + "exact ones on records of its own source", remedy
+        yield path, value, expected + "exact scores on records of its own", remedy
 
 
 # Rules of metrics: that every trial reports them, and that a claim covers them.
