@@ -201,7 +201,7 @@ def _of_optuna(sampler: str, **options: object) -> Callable[[int, int], BaseSamp
 
 
 def _nsga2(seed: int, trials: int) -> BaseSampler:
-    from sweeps.search.optuna_sampler import SteadyStateNSGAII
+    from sweeps.search.nsga2 import SteadyStateNSGAII
 
     return SteadyStateNSGAII(population_size=min(50, max(8, trials // 5)), seed=seed)
 
