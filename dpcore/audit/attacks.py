@@ -275,8 +275,8 @@ def disjoint_splits(examples: int, size: int, shadows: int, rng: np.random.Gener
     return ShadowSplits(inside, outside)
 
 
-def balanced_splits(examples: int, shadows: int, rng: np.random.Generator) -> ShadowSplits:
-    """Every example inside exactly half of the shadows and outside the others, as LiRA needs; `shadows` is even.
+def balanced_splits(examples: int, shadows: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """[K, N]: True where shadow k trains on example n, which exactly half of them do, as LiRA needs; `shadows` is even.
 
     The examples of one shadow are independent of each other: their number is Binomial(examples, 1/2), not fixed.
     Raises InvalidValue.
@@ -285,8 +285,7 @@ def balanced_splits(examples: int, shadows: int, rng: np.random.Generator) -> Sh
     checks.count(minimum=2, shadows=shadows)
     if shadows % 2:
         raise checks.InvalidValue("shadows", shadows, "an even number")
-    inside = rng.permuted(np.arange(shadows)[:, None] < np.full(examples, shadows // 2), axis=0)
-    return ShadowSplits(inside, ~inside)
+    return rng.permuted(np.arange(shadows)[:, None] < np.full(examples, shadows // 2), axis=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,36 +115,26 @@ def property_1_status(delta: float) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class Property1Counterexample:
-    """A Gaussian release against Property 1.
+    """A Gaussian release against Property 1, at epsilon 1.
 
-    delta          exact delta of the release at epsilon
+    delta          exact delta of the release
     loss_exceeds   probability that the privacy loss exceeds epsilon, the step of the published proof
     leakage_exceeds  probability that the optimal attacker's leakage at prior 1/2 exceeds epsilon/4, the statement
     """
 
-    epsilon: float
     delta: float
     loss_exceeds: float
     leakage_exceeds: float
 
 
-def property_1_counterexample(mu: float = 1.0, epsilon: float = 1.0) -> Property1Counterexample:
-    """A mu-GDP Gaussian release, which is exactly (epsilon, delta)-DP; mu above 0, epsilon in (0, 2).
+def property_1_counterexample() -> Property1Counterexample:
+    """A 1-GDP Gaussian release, which is exactly (1, delta)-DP.
 
-    Its privacy loss is N(mu^2/2, mu^2). delta averages how far the loss passes epsilon; the probability that it does is
-    larger: at mu = epsilon = 1, 0.3085 against 0.1269, and the leakage passes 1/4 with probability 0.2747.
-    Raises InvalidValue.
+    Its privacy loss is N(1/2, 1). delta averages how far the loss passes 1; the probability that it does is larger:
+    0.3085 against 0.1269, and the leakage passes 1/4 with probability 0.2747.
     """
-    checks.positive_finite(mu=mu, epsilon=epsilon)
-    if epsilon >= 2:
-        raise checks.InvalidValue("epsilon", epsilon, "a number below 2", "The leakage at prior 1/2 is at most 1/2.")
-    needed = float(logit(0.5 + epsilon / 4))
-    return Property1Counterexample(
-        epsilon=epsilon,
-        delta=delta_gdp(epsilon, mu),
-        loss_exceeds=float(ndtr(mu / 2 - epsilon / mu)),
-        leakage_exceeds=float(ndtr(mu / 2 - needed / mu)),
-    )
+    needed = float(logit(0.75))
+    return Property1Counterexample(delta_gdp(1.0, 1.0), float(ndtr(0.5 - 1.0)), float(ndtr(0.5 - needed)))
 
 
 # Stochastic gradient Langevin dynamics as a sampled Gaussian mechanism: what a clipped run releases.

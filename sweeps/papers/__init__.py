@@ -462,10 +462,8 @@ class Reproduction:
         across = columns or len(panels)
         rows = -(-len(panels) // across)
         figure = Figure(figsize=(size[0] * across, size[1] * rows), dpi=120, layout="constrained")
-        cells = list(figure.subplots(rows, across, squeeze=False).flat)
-        for cell in cells[len(panels) :]:
-            cell.set_visible(False)
-        for axes, panel in zip(cells, panels, strict=False):
+        for number, panel in enumerate(panels, 1):
+            axes: Any = figure.add_subplot(rows, across, number)
             for label, own in panel.curves.items():
                 known = ([one for one in side if isinstance(one, Uncertain)] for side in (own, own.values()))
                 bars = {f"{axis}err": [one.shown_error for one in side] for axis, side in zip("xy", known, strict=True)}

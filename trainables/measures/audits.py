@@ -462,7 +462,7 @@ def likelihood_ratio_attack(setting: AuditSetting, shadows: int) -> tuple[Attack
     """
     check_shadows(setting.system, setting.claim, shadows)
     count = len(setting.data.train)
-    inside = balanced_splits(count, shadows, setting.rng).inside
+    inside = balanced_splits(count, shadows, setting.rng)
     target_inside = setting.rng.random(count) < 0.5
     losses = np.stack([_minus_losses(setting, rows, number) for number, rows in enumerate([*inside, target_inside], 1)])
     # log(p / (1 - p)) of the probability p = exp(-loss); finite where p rounds to 0 or 1.
