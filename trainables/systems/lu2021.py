@@ -354,7 +354,8 @@ def train_group(
     order, count = question_order(draw, len(others)), held_out(params, facts)
     target = train(inputs, labels, np.arange(len(labels))[None], classes_of(facts), params, _seed(draw, 1), device)
     said, other_said = target.logits(inputs)[0], target.logits(others)[0]
-    pool, rows, inside = order[count:], order[:count], np.zeros(count, dtype=np.bool_)
+    pool, rows = order[count:], order[:count]
+    inside = np.zeros(len(rows), dtype=np.bool_)
     if params.shadows:
         # A data set with one record less than declared has its first one asked again.
         members = np.random.default_rng([draw, 5]).permutation(len(labels))[np.arange(count) % len(labels)]
