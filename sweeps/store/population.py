@@ -209,17 +209,17 @@ def _sum_up(values: Sequence[float]) -> float:
     return math.nextafter(total, math.inf) if math.fsum([-total, *values]) > 0 else total
 
 
-def together(population: Population, pairs: Iterable[tuple[float, float]]) -> list[Charge]:
+def together(population: Population, pairs: Sequence[tuple[float, float]]) -> list[Charge]:
     """Many rows as the one charge that they come to, or none: for a ledger of tens of thousands.
 
     pairs  (epsilon, delta) of each by rule linear, whose sums are rounded up; (mu, tau) by rule gdp, whose sums are
            rounded once: what that may lack is a ten-thousandth of the allowance of the filter
            (`dpcore.selection.filters`)
     """
-    listed = list(pairs)
-    if not listed:
+    if not pairs:
         return []
-    firsts, seconds = zip(*listed, strict=True)
+    # Not by `zip(*listed)`, whose iterators keep the garbage collector busy.
+    firsts, seconds = [first for first, _ in pairs], [second for _, second in pairs]
     if population.rule is AddingRule.LINEAR:
         return [DPCharge(_sum_up(firsts), _sum_up(seconds))]
     return [GDPCharge(math.sqrt(math.fsum(mu * mu for mu in firsts)), math.fsum(seconds))]

@@ -839,8 +839,8 @@ def _add_charge(connection: Connection, population: str, row: Row) -> None:
     # All rows as one charge: a ledger may have tens of thousands, and each launch asks.
     paid = (func.coalesce(charges.c.settled, charges.c.epsilon), charges.c.delta)
     columns = paid if ledger.rule is AddingRule.LINEAR else (charges.c.mu, charges.c.tau)
-    rows = connection.execute(select(*columns).where(charges.c.population == population))
-    counted = together(ledger, ((first, second) for first, second in rows))
+    rows = connection.execute(select(*columns).where(charges.c.population == population)).all()
+    counted = together(ledger, [(first, second) for first, second in rows])
     if not admits(ledger, counted, row.charge):
         raise errors.PopulationSpent(f"{row.kind} {row.what}: {refusal(ledger, counted, row.charge)}")
     values = {"kind": str(row.kind), "what": row.what, "sweep": row.sweep, "at": row.at, **asdict(row.charge)}
