@@ -101,7 +101,7 @@ class ProgressDisplay(Observer):
     def on_change(self, controller: Controller, trial: Published) -> None:
         """See `Observer`."""
         if self._task.total is None:
-            for known in controller.table.published():
+            for known in controller.published():
                 if known.key != trial.key:
                     self._note(controller, known)
             # What had ended before this start is no pace, nor is the first one's time: workers take long to start.

@@ -1,36 +1,38 @@
-"""Decides what is launched next. Knows neither Ray nor the clock. What came of it: `sweeps.execution.outcomes`.
+"""Decides what is launched next, and writes down what came of it. Knows neither Ray nor the clock.
 
-The order of writes is the guarantee (see `sweeps.store`): the reservation is durable before a launch exists,
-and a result is told to the proposer only after the store has it. Every method may be the last one that runs:
-`recover` at the next start picks up from the store and the workers' own records.
+The order of writes is the guarantee (see `sweeps.store`): the reservation is durable before a launch exists, and a
+result is told to the proposer only after the store has it. Whatever ends an attempt, it is fenced first, and charged by
+what its own records prove. Every method may be the last one that runs: `recover` at the next start picks up from the
+store and the workers' own records.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sweeps.execution.limits import CONTROLLER_ENDED, NO_RETRY, OVERRAN, SharedBudget, seconds_left
-from sweeps.execution.outcomes import Outcomes, TrialTable
+from sweeps.execution.limits import CONTROLLER_ENDED, NO_RETRY, OVERRAN, SharedBudget, seconds_left, worker_losses
 from sweeps.execution.requests import next_point
 from sweeps.execution.resume import Lost, find_resume_checkpoint
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
-from sweeps.privacy.release import Release
+from sweeps.privacy.release import Published, Release
 from sweeps.search.asha import Promote, between, next_rung, report_steps, stops
 from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
-from sweeps.store.records import Proposal, Request, Reservation, SweepState, TrialRecord, TrialState
+from sweeps.store.records import Proposal, Request, Reservation, Settlement, SweepState, TrialRecord, TrialState
 from sweeps.store.store import Store
 from sweeps.store.workspace import check_store_not_stale
-from trainables.publishing import measured
+from trainables.publishing import Undeclared, measured
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, Launch, PrivacyPlan, Refusal, Scalar, TrialRun
-from trainables.worker.attempt import Attempt
-from trainables.worker.files import Folder
+from trainables.worker.attempt import NODE_LEAVES, Attempt, Curve, Progress, RecordsUnwritable, Recovered, TrialResult
+from trainables.worker.files import Damaged, Folder
 
 # Proposals that are planned before their turn, in search of those that train together in one launch.
 
@@ -50,14 +52,27 @@ def _of(proposal: Proposal) -> tuple[object, ...]:
     return (proposal.number, *proposal.config.items())
 
 
+def doubted(reason: str, left: Recovered) -> str:
+    """Why an attempt ended and, where its records did not agree, why all of it is charged."""
+    if not left.doubt or left.doubt in reason:
+        return reason
+    return f"{reason}. Its whole reservation is charged: {left.doubt}"
+
+
 @dataclass(slots=True)
 class Controller:
     """Drives one sweep. Used from one thread.
 
-    points    requests for points, as they are heard
+    trials    folder of the workers' own records
     budget    that each attempt reserves from, where the sweep shares one with others over its population
-    table    the trials as they stand
-    outcomes  writes down what came of what was launched
+    launched  trials that were ever launched, enqueued ones aside: what `search.trials` counts
+    points    requests for points, as they are heard
+    enqueued  trials that were ever launched for a point that somebody enqueued
+    on_change  called after each committed change, with the trial's record; for progress display only
+    release   what may leave the trials: asked before anything of a result is written or told
+    records   the trials as they stand, by key: what the store holds by now, and what was told of it
+    running   keys of trials whose launch is in flight
+    waiting   keys of trials that are to be launched again, the first one first
     """
 
     store: Store
@@ -70,21 +85,39 @@ class Controller:
     calibrations: MutableMapping[str, float]
     budget: SharedBudget = field(default_factory=SharedBudget)
     launched: int = 0
-    """Trials that were ever launched, enqueued ones aside: what `search.trials` counts."""
     points: deque[Request] = field(default_factory=deque)
     enqueued: int = 0
-    """Trials that were ever launched for a point that somebody enqueued."""
-    table: TrialTable = field(init=False)
-    outcomes: Outcomes = field(init=False)
+    on_change: Callable[[Published], None] = lambda record: None
+    release: Release = field(init=False)
+    records: dict[str, TrialRecord] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+    waiting: list[str] = field(default_factory=list)
     _planned: dict[tuple[object, ...], PrivacyPlan | Refusal] = field(default_factory=dict)
     """Of proposals whose turn has not come."""
     _space: Space = field(init=False)
     _infeasible_in_a_row: int = 0
+    _losses: Counter[str] | None = None
+    """Losses of each trial's worker, earlier controllers' included; None until the first one of this controller."""
 
     def __post_init__(self) -> None:
-        self._space, self.table = Space.of(self.spec), TrialTable(Release.of(self.spec), self.proposer)
-        retries = self.spec.execution.retries
-        self.outcomes = Outcomes(self.store, self.lease, self.sweep, self.trials, retries, self.table)
+        self._space, self.release = Space.of(self.spec), Release.of(self.spec)
+
+    def plan_of(self, key: str) -> PrivacyPlan:
+        """Of a trial that was launched."""
+        plan = self.records[key].plan
+        assert plan is not None
+        return plan
+
+    def changed(self, record: TrialRecord) -> None:
+        """Know a trial's latest state, and tell it. Last of all: the store has it by now."""
+        self.records[record.key] = record
+        seen = self.release.policy.published_alone(record)
+        self.proposer.tell(seen)
+        self.on_change(seen)
+
+    def published(self) -> list[Published]:
+        """The trials as the world may see them while the sweep runs: all that steers it."""
+        return self.release.policy.published(self.records.values())
 
     # -- at start ---------------------------------------------------------------------------------------
 
@@ -94,28 +127,28 @@ class Controller:
         Raises StoreOlder, before anything is settled, where workers left records of attempts that the store does not
         know.
         """
-        self.table.records = {one.key: one for one in self.store.trials(self.sweep)}
+        self.records = {one.key: one for one in self.store.trials(self.sweep)}
         check_store_not_stale(self.sweep, self.spec, self.trials, lambda: self.store.trials(self.sweep))
-        self.budget.open_filter(self.spec, self.table.records, self.store.ledger(self.sweep), self.calibrations)
-        for record in list(self.table.records.values()):
+        self.budget.open_filter(self.spec, self.records, self.store.ledger(self.sweep), self.calibrations)
+        for record in list(self.records.values()):
             if record.state is TrialState.RUNNING:
-                self.outcomes.conclude(record, reason=CONTROLLER_ENDED)
+                self.conclude(record, reason=CONTROLLER_ENDED)
             elif record.state is TrialState.PLANNED:
-                self.table.waiting.append(record.key)
-        launched = [one for one in self.table.records.values() if one.state is not TrialState.INFEASIBLE]
+                self.waiting.append(record.key)
+        launched = [one for one in self.records.values() if one.state is not TrialState.INFEASIBLE]
         own = Counter(one.request is None for one in launched)
         self.launched, self.enqueued = own[True], own[False]
-        self._infeasible_in_a_row = infeasible_in_a_row(self.table.records.values())
-        self.proposer.rebuild(self.table.published())
+        self._infeasible_in_a_row = infeasible_in_a_row(self.records.values())
+        self.proposer.rebuild(self.published())
 
     # -- what next --------------------------------------------------------------------------------------
 
     def has_work(self) -> bool:
         """Whether anything may still be launched (False spares a finished sweep the start of a cluster)."""
         if self.budget.is_final:
-            return bool(self.table.waiting)
-        promotion = next_rung(self.spec, self.table.published(), self.table.running)
-        if self.table.waiting or isinstance(promotion, Promote) or self._point() is not None:
+            return bool(self.waiting)
+        promotion = next_rung(self.spec, self.published(), self.running)
+        if self.waiting or isinstance(promotion, Promote) or self._point() is not None:
             return True
         return self.launched < self.spec.search.trials and not self._is_exhausted()
 
@@ -125,7 +158,7 @@ class Controller:
 
     def decide(self) -> Launch | SweepState | None:
         """The next launch, its reservation already durable; None to wait for what runs; or how the sweep ended."""
-        if (launch := self._next()) is not None or self.table.running:
+        if (launch := self._next()) is not None or self.running:
             return launch
         if self.budget.over:
             return SweepState.OUT_OF_BUDGET
@@ -133,11 +166,11 @@ class Controller:
 
     def _next(self) -> Launch | None:
         """The next launch; None where there is none, or where the budget does not hold it."""
-        while self.table.waiting and self.budget.lets_go_on:
+        while self.waiting and self.budget.lets_go_on:
             if (again := self._again()) is not None:
                 return again
         while not self.budget.over and isinstance(
-            promotion := next_rung(self.spec, self.table.published(), self.table.running), Promote
+            promotion := next_rung(self.spec, self.published(), self.running), Promote
         ):
             member = self._relaunched(promotion.key, promotion.to_step)
             if member is not None:
@@ -151,7 +184,7 @@ class Controller:
 
     def _point(self) -> tuple[int, Mapping[str, Scalar]] | None:
         """What somebody enqueued and waits for its trial."""
-        served = {one.request for one in self.table.records.values()} if self.points else ()
+        served = {one.request for one in self.records.values()} if self.points else ()
         return next_point(self.points, served, self._space)
 
     def _enqueued(self, request: int, config: Mapping[str, Scalar]) -> Launch | None:
@@ -197,26 +230,26 @@ class Controller:
         return self._planned[key]
 
     def _refused(self, proposal: Proposal, plan: Refusal) -> None:
-        self.store.record_infeasible(self.lease, [(proposal, plan)])
+        self.store.record_infeasible(self.lease, proposal, plan)
         why: dict[str, Any] = {"violations": dict(plan.violations), "reason": plan.reason}
-        self.table.changed(TrialRecord.of(self.sweep, proposal, TrialState.INFEASIBLE, **why))
+        self.changed(TrialRecord.of(self.sweep, proposal, TrialState.INFEASIBLE, **why))
 
     def _is_exhausted(self) -> bool:
-        return exhausted(self.spec, len(self.table.records), self._infeasible_in_a_row)
+        return exhausted(self.spec, len(self.records), self._infeasible_in_a_row)
 
     def _again(self) -> Launch | None:
         """The first trial that has to go on, and those that wait with it and train together with it.
 
         None when none of them can.
         """
-        head, *others = self.table.waiting
-        plan = self.table.plan_of(head)
-        keys = [head, *(key for key in others if can_batch(plan, self.table.plan_of(key)))][:GROUP_LIMIT]
+        head, *others = self.waiting
+        plan = self.plan_of(head)
+        keys = [head, *(key for key in others if can_batch(plan, self.plan_of(key)))][:GROUP_LIMIT]
         members = []
         for key in keys:
             if not self.budget.lets_go_on:
                 break
-            self.table.waiting.remove(key)
+            self.waiting.remove(key)
             member = self._relaunched(key, self.store.ledger(self.sweep, key)[-1].to_step)
             if member is not None:
                 members.append(member)
@@ -227,7 +260,7 @@ class Controller:
 
         None too where the population's budget does not hold it: then the trial waits for another session.
         """
-        record = self.table.records[key]
+        record = self.records[key]
         if seconds_left(self.spec.limits.trial_minutes, [self.store.attempts(self.sweep, key)]) == 0:
             self.store.charge_whole(self.lease, key, record.attempts)
             self._abandoned(record, OVERRAN)
@@ -240,9 +273,9 @@ class Controller:
             )
             self._abandoned(record, reason)
             return None
-        record = self.outcomes.add_to_curve(record, start.attempt, start.curve)
+        record = self.add_to_curve(record, start.attempt, start.curve)
         reserved = self.budget.reserve(
-            self.table.plan_of(key),
+            self.plan_of(key),
             start.step,
             to_step,
             lambda charge: self.store.relaunch(self.lease, key, start.step, to_step, charge),
@@ -257,7 +290,7 @@ class Controller:
     def _abandoned(self, record: TrialRecord, reason: str) -> None:
         """The trial cannot go on."""
         self.store.abandon(self.lease, record.key, reason)
-        self.table.changed(replace(record, state=TrialState.FAILED, reason=reason))
+        self.changed(replace(record, state=TrialState.FAILED, reason=reason))
 
     def _launch_all(self, planned: Sequence[tuple[Proposal, PrivacyPlan]]) -> Launch | None:
         """Those that the population's budget holds, in their order; None where that is none of them."""
@@ -284,10 +317,10 @@ class Controller:
 
     def _reserved(self, record: TrialRecord, reserved: Reservation, resume_attempt: int = 0) -> TrialRun:
         """What a worker is given: its reservation is durable by now."""
-        self.table.changed(record)
+        self.changed(record)
         Attempt.of(self.trials, record.key, reserved.attempt).reserve()
-        self.table.running.add(record.key)
-        plan = self.table.plan_of(record.key)
+        self.running.add(record.key)
+        plan = self.plan_of(record.key)
         return TrialRun(
             key=record.key,
             attempt=reserved.attempt,
@@ -307,6 +340,181 @@ class Controller:
             members=tuple(members),
             execution=self.spec.settings(),
             measures=measures,
-            withheld=self.table.release.withheld,
+            withheld=self.release.withheld,
             seconds=seconds_left(self.spec.limits.trial_minutes, earlier),
         )
+
+    # -- what came of it --------------------------------------------------------------------------------
+
+    def told(self, group: Launch, content: Mapping[str, Any]) -> None:
+        """A member of a launch that goes on told of new points of its curve."""
+        member = next(one for one in group.members if one.key == content["key"])
+        # Whatever is wrong with it, the end of the launch says.
+        with suppress(Damaged, Undeclared):
+            told = Progress.from_dict(content, from_step=member.from_step, to_step=member.to_step)
+            self.records[member.key] = self.add_to_curve(self.records[member.key], member.attempt, told.curve)
+
+    def add_to_curve(self, record: TrialRecord, attempt: int, curve: Curve) -> TrialRecord:
+        """The trial, with a claim once anything is told of it. Neither sampler nor rungs hear of a curve."""
+        plan = self.plan_of(record.key)
+        leaving = self._leaving(curve, plan)
+        if not leaving:
+            return record
+        self.store.add_to_curve(self.lease, record.key, attempt, leaving, self.release.policy.at_once)
+        return replace(record, guarantee=plan.guarantee)
+
+    def finished(self, group: Launch, results: list[Mapping[str, Any]]) -> None:
+        """The launch came back with one result (or error) per member.
+
+        Raises RecordsUnwritable, after settling, when a worker could not write its records: every other launch would
+        meet the same, so the sweep stops.
+        """
+        unwritable: list[str] = []
+        for member, result in zip(group.members, results, strict=True):
+            self.running.discard(member.key)
+            record = self.records[member.key]
+            if "unwritable" in result:
+                self.conclude(record, str(result["unwritable"]))
+                unwritable.append(f"{member.key}: {result['unwritable']}")
+            elif "error" in result:
+                self._fail(record, str(result["error"]))
+            elif "overran" in result:
+                left, last = self._recovered(record), self.store.ledger(self.sweep, record.key)[-1]
+                # Whenever the clock stops it, it is charged for all that it might have run (`sweeps.execution.limits`).
+                self._settle_failed(record, replace(left, executed_to=last.to_step), OVERRAN)
+            elif "damaged" in result:
+                self._lost(record, str(result["damaged"]))
+            else:
+                try:
+                    reported = TrialResult.of(result, key=member.key, attempt=member.attempt, step=member.to_step)
+                except Damaged as damaged:
+                    self._fail(record, str(damaged))
+                else:
+                    self._commit(record, reported)
+        if unwritable:
+            more = f" (and {len(unwritable) - 1} more)" if len(unwritable) > 1 else ""
+            raise self._unwritable(f"{unwritable[0]}{more}")
+
+    def _unwritable(self, what: str) -> RecordsUnwritable:
+        return RecordsUnwritable(
+            f"{what}. Nothing is lost: free space or make {self.trials.url} writable for every worker, then go on with "
+            f"`sweeps resume {self.sweep}`."
+        )
+
+    def lost(self, group: Launch, reason: str) -> None:
+        """The launch's worker is gone: settle each member by its own records, and try again within limits.
+
+        A member that had its result is done: nothing of it was lost.
+        """
+        for member in group.members:
+            self.running.discard(member.key)
+            self._lost(self.records[member.key], reason)
+
+    def _lost(self, record: TrialRecord, reason: str) -> None:
+        if self._losses is None:
+            self._losses = worker_losses(self.store.attempts(self.sweep))
+        losses = self._losses[record.key] + 1
+        if self.conclude(record, reason, losses):
+            self._losses[record.key] = losses
+
+    def conclude(self, record: TrialRecord, reason: str, losses: int = 0) -> bool:
+        """Fence the attempt; commit its result if it got that far, else charge what it left proves, and queue it.
+
+        losses  of its worker, with this one: too many, and the trial fails. Returns whether its worker was lost.
+        """
+        left = self._recovered(record)
+        if left.result is not None:
+            self._commit(record, left.result)
+            return False
+        if left.moved:
+            self._relaunch_lost(record, left, NODE_LEAVES)
+            return False
+        if losses > self.spec.execution.retries:
+            why = f"its worker was lost {losses} times ({reason}); more than execution.retries allow"
+            self._settle_failed(record, left, why)
+            return True
+        self._relaunch_lost(record, left, reason)
+        return True
+
+    def _relaunch_lost(self, record: TrialRecord, left: Recovered, reason: str) -> None:
+        self.store.lose(self.lease, record.key, record.attempts, left.executed_to, doubted(reason, left))
+        self.waiting.append(record.key)
+        self.changed(replace(record, state=TrialState.PLANNED))
+
+    def _leaving(self, curve: Curve, plan: PrivacyPlan) -> Curve:
+        """What the store keeps of a curve: what may leave, and of that what is finite. Raises Undeclared."""
+        found = {}
+        for step, metrics in curve.items():
+            leaving = self.release.metrics(metrics, plan.system, plan.config)
+            found[step] = {name: value for name, value in leaving.items() if math.isfinite(value)}
+        return {step: metrics for step, metrics in found.items() if metrics}
+
+    def _settlement(self, result: TrialResult, plan: PrivacyPlan) -> Settlement | str:
+        """What the store keeps of a trial's result; why it is none, with undeclared metrics and any not finite."""
+        try:
+            metrics = self.release.metrics(result.metrics, plan.system, plan.config)
+            curve = self._leaving(result.curve, plan)
+        except Undeclared as undeclared:
+            return str(undeclared)
+        if broken := [f"{name}={value}" for name, value in metrics.items() if not math.isfinite(value)]:
+            return f"{', '.join(broken)}: expected finite metrics. Lower the learning rate or narrow the space."
+        # Wherever it was stopped, it claims its whole plan (`sweeps.privacy.charge`).
+        claim = plan.guarantee
+        own = {"epsilon": claim.epsilon, "seconds": result.seconds, "peak_memory_mb": result.peak_memory_mb}
+        return Settlement(
+            executed_to=result.step,
+            step=result.step,
+            metrics=metrics | own,
+            guarantee=claim,
+            seconds=result.seconds,
+            announced=self.release.policy.at_once,
+            curve=curve,
+        )
+
+    def _commit(self, record: TrialRecord, result: TrialResult) -> None:
+        came = self._settlement(result, self.plan_of(record.key))
+        if isinstance(came, str):
+            with suppress(Undeclared):
+                # How it came to that may be seen.
+                record = self.add_to_curve(record, result.attempt, result.curve)
+            self._fail(record, came)
+            return
+        self.store.settle(self.lease, record.key, result.attempt, came)
+        done = replace(
+            record, state=TrialState.COMPLETE, metrics=came.metrics, guarantee=came.guarantee, step=came.step
+        )
+        self.changed(replace(done, reports={**record.reports, came.step: came.metrics}))
+        # What cannot be deleted only takes space; the next write says why.
+        with suppress(OSError):
+            Attempt.of(self.trials, record.key, result.attempt).discard(but=came.step)
+            for earlier in range(1, result.attempt):
+                Attempt.of(self.trials, record.key, earlier).discard()
+
+    def _fail(self, record: TrialRecord, reason: str) -> None:
+        self._settle_failed(record, self._recovered(record), reason)
+
+    def _settle_failed(self, record: TrialRecord, left: Recovered, reason: str) -> None:
+        reason = doubted(reason, left)
+        self.store.fail(self.lease, record.key, record.attempts, left.executed_to, reason)
+        self.changed(replace(record, state=TrialState.FAILED, reason=reason))
+
+    def _recovered(self, record: TrialRecord) -> Recovered:
+        entry = self.store.ledger(self.sweep, record.key)[-1]
+        try:
+            return Attempt.of(self.trials, record.key, record.attempts).recover(entry.from_step, entry.to_step)
+        except OSError as error:
+            # Without the fence nothing may be settled: the attempt stays open until a later start.
+            raise self._unwritable(f"{record.key}: its records cannot be settled: {error}") from error
+
+    def settle_running(self, reason: str) -> None:
+        """Settle every launch in flight by its own records; its workers are gone. It goes on at the next start."""
+        # The store is asked, not this object's memory: an interruption may have come between the two.
+        for record in self.store.trials(self.sweep, states=[TrialState.RUNNING]):
+            self.conclude(record, reason)
+        self.running.clear()
+
+    def fence_running(self) -> None:
+        """Stop every worker at the end of its interval without a word to the store, which is gone."""
+        for key in self.running:
+            with suppress(OSError):
+                Attempt.of(self.trials, key, self.records[key].attempts).fence()

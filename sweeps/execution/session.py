@@ -200,7 +200,7 @@ class TuneRunner:
         try:
             return self._on_the_cluster(data, on_first_sign, deadline)
         except KeyboardInterrupt:
-            self.controller.outcomes.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
+            self.controller.settle_running(HOURS_OVER if deadline.passed else INTERRUPTED)
             return SweepState.OUT_OF_HOURS if deadline.passed else SweepState.STOPPED
 
     def _on_the_cluster(self, data: list[Dataset], on_first_sign: Callable[[], None], deadline: Deadline) -> SweepState:
@@ -231,7 +231,7 @@ class TuneRunner:
     def reasons(self, ended: SweepState) -> tuple[str, ...]:
         """Why that is no full success, one sentence each."""
         controller, spec = self.controller, self.controller.spec
-        trials = controller.table.published()
+        trials = controller.published()
         refused = [trial for trial in trials if trial.state is TrialState.INFEASIBLE]
         launched = f"{controller.launched} of {spec.search.trials} trials"
         reasons = []
@@ -583,7 +583,7 @@ class Session:
                 has_failed = True
                 self.observer.on_failure(Failure.of(trial, controller.trials, self.log))
 
-        controller.table.on_change = changed
+        controller.on_change = changed
         return controller
 
     def _log_run_config(self, tracking: str) -> None:

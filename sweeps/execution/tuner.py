@@ -106,7 +106,7 @@ class LaunchSearcher(Searcher):
             return
         try:
             for told in result.get(TOLD, ()):
-                live.controller.outcomes.told(live.groups[trial_id], told)
+                live.controller.told(live.groups[trial_id], told)
         except Exception as failure:
             live.failure = failure
 
@@ -117,9 +117,9 @@ class LaunchSearcher(Searcher):
         name = _launch_name(group)
         try:
             if error or not result or "results" not in result:
-                live.controller.outcomes.lost(group, live.stalled.pop(name, "") or live.reason(name))
+                live.controller.lost(group, live.stalled.pop(name, "") or live.reason(name))
             else:
-                live.controller.outcomes.finished(group, result["results"])
+                live.controller.finished(group, result["results"])
         except Exception as failure:
             live.failure = failure
 
@@ -233,7 +233,7 @@ def execute(
         raise
     finally:
         if isinstance(live.failure, StoreVanished):
-            controller.outcomes.fence_running()
+            controller.fence_running()
         del _LIVE[handle]
         shutil.rmtree(scratch, ignore_errors=True)
 

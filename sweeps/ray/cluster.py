@@ -27,14 +27,14 @@ from sweeps.ray.patches import (
     idle_services_left_out,
     machine_resources,
     on_loopback,
-    own_versions,
+    other_versions,
     send_token,
 )
 from sweeps.ray.resources import Node, check_sockets_fit, lacking, listed, room_for
 from sweeps.ray.watchdog import Watchdog
 from sweeps.spec.sections import Resources
 from sweeps.util.exits import hangups_held
-from sweeps.util.log import CONSOLE, Event, say
+from sweeps.util.log import Event, say
 from sweeps.util.waiting import patience, wait_for
 from trainables import plugins
 from trainables.worker.files import Folder
@@ -67,19 +67,6 @@ def refusal(host: str, port: int) -> str | None:
     except (RpcError, RaySystemError, ConnectionError):
         return None
     return None if metadata is None else other_versions(metadata)
-
-
-def other_versions(metadata: Mapping[str, str]) -> str | None:
-    """What differs between the cluster, by its metadata, and this process; None when both are the same."""
-    own_ray, own_python = own_versions()
-    differing = [
-        f"{name} {metadata[key]} there, {own} here"
-        for name, key, own in (("Ray", "ray_version", own_ray), ("Python", "python_version", own_python))
-        if metadata[key] != own
-    ]
-    if not differing:
-        return None
-    return f"versions differ: {'; '.join(differing)}. Install the same on every node and here."
 
 
 # Asking every node of the cluster one question, in a worker of its own: before a trial starts.
@@ -345,16 +332,11 @@ class Messages(logging.Filter):
             # A local cluster is closed by a token by default, which asks nothing of anybody.
             return False
         if text.startswith(patches.TRIAL_FAILED) and record.exc_info and record.exc_info[1] is not None:
-            launch = text.removeprefix(patches.TRIAL_FAILED)
-            error = record.exc_info[1]
+            launch, error = text.removeprefix(patches.TRIAL_FAILED), record.exc_info[1]
             self._reasons[launch] = _sentence(error)
             self._keep(f"{text}\n{error}")
-            record.msg, record.args = f"{launch}: {self._reasons[launch]}.", ()
-            record.exc_info = record.exc_text = None
-            record.levelno, record.levelname = logging.WARNING, "WARNING"
-            if CONSOLE.as_json:
-                say(f"{launch}: {_kind(error)}.", Event.WARNING)
-                return False
+            say(f"{launch}: {self._reasons[launch]}.", Event.WARNING)
+            return False
         return True
 
     def print(self, data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
@@ -374,22 +356,15 @@ class Messages(logging.Filter):
         return True
 
 
-def _kind(error: BaseException) -> str:
-    """`_sentence` without an error's own words, which may quote a record."""
-    lost = isinstance(error.__cause__ or error, OutOfMemoryError | NodeDiedError) or isinstance(error, RayActorError)
-    return _sentence(error) if lost else f"{type(error).__name__}, see the log of Ray in the sweep's folder"
-
-
 def _sentence(error: BaseException) -> str:
+    """Nothing of an error's own words, which may quote a record."""
     if isinstance(error.__cause__ or error, OutOfMemoryError):
         return "its worker was ended because the node ran out of memory"
     if isinstance(error.__cause__ or error, NodeDiedError):
         return "its node died or became unreachable"
     if isinstance(error, RayActorError):
         return "its worker process ended (killed, crashed, or out of memory)"
-    # A task's error text is the remote traceback; its last line says what it was.
-    last = redacted(str(error)).strip().splitlines()[-1:] or [""]
-    return f"{type(error).__name__}: {last[0].strip()}"
+    return f"{type(error).__name__}, see the log of Ray in the sweep's folder"
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ from ray._private import parameter, ray_constants, services, utils, worker
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray._private.ray_constants import KV_NAMESPACE_CLUSTER
 from ray._private.resource_and_label_spec import ResourceAndLabelSpec
-from ray._private.utils import compute_version_info
+from ray._private.utils import check_version_info
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -68,10 +68,13 @@ def cluster_metadata(host: str, port: int) -> Mapping[str, str] | None:
     return None if metadata is None else json.loads(metadata)
 
 
-def own_versions() -> tuple[str, str]:
-    """Of Ray and of Python, here, as a cluster writes them."""
-    ray_version, python_version = compute_version_info()[:2]
-    return ray_version, python_version
+def other_versions(metadata: Mapping[str, str]) -> str | None:
+    """What differs between the cluster, by its metadata, and this process; None when both have one Ray and Python."""
+    try:
+        check_version_info(metadata, "here")
+    except RuntimeError as differing:
+        return f"{' '.join(str(differing).split())} Install the same on every node and here."
+    return None
 
 
 # What of each node of the joined cluster nobody holds now (Ray 2.60): its public calls tell the sum of all nodes.

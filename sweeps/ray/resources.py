@@ -43,25 +43,12 @@ def lacking(resources: Resources, nodes: Sequence[Node], who: str) -> str | None
     room = room_for(resources, nodes)
     if room >= resources.workers:
         return None
-    found = f"{who} {listed(nodes)}"
-    if resources.workers == 1:
-        names = (
-            "cpus_per_worker" if resources.cpus_per_worker is not None else "cpus",
-            "gpus_per_worker" if resources.gpus_per_worker is not None else "gpus",
-        )
-        wanted = dict(zip(("CPU", "GPU"), resources.per_worker(), strict=True))
-        largest = {one: max((node.get(one, 0) for node in nodes), default=0) for one in wanted}
-        broken = [
-            f"resources.{name}={amount:g}"
-            for name, (one, amount) in zip(names, wanted.items(), strict=True)
-            if amount > largest[one]
-        ]
-        asked = ", ".join(broken or [f"resources.{names[0]} and resources.{names[1]} on one node"])
-    else:
-        cpus, gpus = resources.per_worker()
-        asked = f"resources.workers={resources.workers} with {cpus:g} CPUs and {gpus:g} GPUs each"
-        found += f", room for {room} such workers"
-    return f"{asked}: {found}. Ask for less, or connect to a larger cluster with --address."
+    cpus, gpus = resources.per_worker()
+    asked = f"resources: {resources.workers} worker{'s' * (resources.workers > 1)} with {cpus:g} CPUs and {gpus:g} GPUs"
+    return (
+        f"{asked}: {who} {listed(nodes)}, room for {room} such. Ask for less, or connect to a larger cluster with "
+        "--address."
+    )
 
 
 def _on_one(resources: Resources, node: Node) -> int:

@@ -33,7 +33,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from dpcore.checks import InvalidValue
 from sweeps.store import schema
-from sweeps.store.errors import StoreError, StoreVanished, is_busy, refusal, translated, unusable_folder
+from sweeps.store.errors import StoreError, StoreVanished, is_busy, is_refusal, translated, unusable_folder
 from sweeps.store.schema import calibrations
 from sweeps.util import waiting
 from sweeps.util.waiting import wait_for
@@ -346,7 +346,7 @@ def _connection_lost(error: DBAPIError) -> bool:
         return False
     state = getattr(error.orig, "sqlstate", None)
     if state is None:
-        return error.connection_invalidated or (isinstance(error, OperationalError) and refusal(error) is None)
+        return error.connection_invalidated or (isinstance(error, OperationalError) and not is_refusal(error))
     # 57P01..57P03: shut down, crashed, starting up. Class 08: the connection itself failed.
     return str(state).startswith(("57P", "08"))
 

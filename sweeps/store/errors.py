@@ -116,64 +116,50 @@ class LeaseLost(StoreError):
     """Another controller has taken the sweep over, or the lease was released: this one may not write any more."""
 
 
-_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_IOERR = 5, 6, 8, 10
-_SQLITE_CORRUPT, _SQLITE_FULL, _SQLITE_CANTOPEN, _SQLITE_AUTH, _SQLITE_NOTADB = 11, 13, 14, 23, 26
-
+_ADMITTED = (
+    "Check the URL, its user and password (PGPASSWORD or ~/.pgpass), and that the database is there and lets them in."
+)
+_SQLITE_BUSY = (5, 6)
 _SQLITE_REMEDIES = {
     _SQLITE_BUSY: "another process holds it locked. Find it with `fuser {where}`, end it, and go on with "
     "`sweeps resume`.",
-    _SQLITE_LOCKED: "another connection holds it locked. Go on with `sweeps resume`.",
-    _SQLITE_READONLY: "it cannot be written. Make the file and its folder writable (SQLite keeps two files beside it), "
-    "or choose another --root or --store.",
-    _SQLITE_IOERR: "the disk refused a write or a read (full, a size limit, or failing). Free space, then go on with "
+    (8, 14, 23): "it cannot be opened or written. Its folder must exist, and it and the file be writable (SQLite keeps "
+    "two files beside it); or choose another --root or --store.",
+    (10, 13): "the disk refused a write or a read (full, a size limit, or failing). Free space, then go on with "
     "`sweeps resume`.",
-    _SQLITE_CORRUPT: "the file is damaged. Restore it from a backup; the workers' own records stay valid.",
-    _SQLITE_FULL: "the disk is full. Free space, then go on with `sweeps resume`.",
-    _SQLITE_CANTOPEN: "it cannot be opened. Its folder must exist and be writable; choose another --root or --store.",
-    _SQLITE_AUTH: "access was refused. Check the owner of the file.",
-    _SQLITE_NOTADB: "it is not a SQLite database. Choose another --store, or move the file away.",
+    (11, 26): "the file is damaged, or no SQLite database. Restore it from a backup (the workers' own records stay "
+    "valid), or choose another --store.",
 }
+"""By the code of SQLite."""
 
 _POSTGRES_REMEDIES = {
-    "28": "the server refused the user or its password. Check the URL.",
-    "3D": "the database does not exist. Create it with `createdb`, or check the URL.",
-    "42501": "the user lacks rights. Grant it USAGE and CREATE on the schema, and the store's tables if another user "
-    "made them.",
-    "25006": "the server takes no writes (a standby, or set read-only). Use the primary's URL.",
-    "53": "the server is out of disk, memory or connections. Free some, then go on with `sweeps resume`.",
-    "55P03": "another session holds a lock. Find it in pg_stat_activity, end it, then go on with `sweeps resume`.",
-    "57014": "the server did not come to the end of it. Look what keeps it busy, then go on with `sweeps resume`.",
+    ("28", "3D"): f"the server did not let us in. {_ADMITTED}",
+    ("42501",): "the user lacks rights. Grant it USAGE and CREATE on the schema, and the store's tables if another "
+    "user made them.",
+    ("25006",): "the server takes no writes (a standby, or set read-only). Use the primary's URL.",
+    ("53",): "the server is out of disk, memory or connections. Free some, then go on with `sweeps resume`.",
+    ("55P03", "57014"): "another session holds a lock, or keeps the server busy. Find it in pg_stat_activity, end it, "
+    "then go on with `sweeps resume`.",
 }
-_POSTGRES_WAITED = ("55P03", "57014")
-"""What the server says when its own limits, which are ours, ended a wait."""
+"""By the beginning of the SQLSTATE."""
 
 # While a connection is opened the driver hands on the server's words without their SQLSTATE.
-_REFUSALS = {
-    "password": "Check the user and its password: the URL's, PGPASSWORD, or ~/.pgpass.",
-    "authentication failed": "Check the user and its password: the URL's, PGPASSWORD, or ~/.pgpass.",
-    "no pg_hba.conf entry": "The server admits no such user from here. Let its pg_hba.conf admit it.",
-    "permission denied": "Grant the user CONNECT on the database.",
-    "does not exist": "Create it (`createuser`, `createdb`), or check the URL.",
-}
-_SOON_OVER = ("starting up", "shutting down", "recovery mode", "too many", "remaining connection slots")
+_REFUSALS = ("password", "authentication failed", "no pg_hba.conf entry", "permission denied", "does not exist")
 
 
-def refusal(error: DBAPIError) -> str | None:
-    """What to do when the server answered a connection with a refusal that waiting does not change; else None."""
+def is_refusal(error: DBAPIError) -> bool:
+    """Whether the server answered a connection with a refusal that waiting does not change."""
     text = str(error.orig)
-    if not any(sign in text for sign in ("FATAL", "no password supplied")) or any(
-        words in text for words in _SOON_OVER
-    ):
-        return None
-    return next((remedy for words, remedy in _REFUSALS.items() if words in text), None)
+    return any(sign in text for sign in ("FATAL", "no password supplied")) and any(words in text for words in _REFUSALS)
 
 
 def is_busy(error: DBAPIError) -> bool:
     """Whether somebody else keeps the store from answering: a lock, or work without an end."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is not None:
-        return code & 0xFF in (_SQLITE_BUSY, _SQLITE_LOCKED)
-    return getattr(error.orig, "sqlstate", None) in _POSTGRES_WAITED
+        return code & 0xFF in _SQLITE_BUSY
+    # What the server says when its own limits, which are ours, ended a wait.
+    return getattr(error.orig, "sqlstate", None) in ("55P03", "57014")
 
 
 def translated(error: DBAPIError, where: str, waited: float = 0.0) -> StoreError:
@@ -185,14 +171,14 @@ def translated(error: DBAPIError, where: str, waited: float = 0.0) -> StoreError
     original = error.orig
     code = getattr(original, "sqlite_errorcode", None)
     if code is not None:
-        remedy = _SQLITE_REMEDIES.get(code & 0xFF, "Nothing of this write was kept.").format(where=where)
-        return StoreError(f"{place}: {original}: {remedy}")
+        remedies = (remedy for codes, remedy in _SQLITE_REMEDIES.items() if code & 0xFF in codes)
+        return StoreError(f"{place}: {original}: {next(remedies, 'Nothing of this write was kept.').format(where=where)}")
     state = getattr(original, "sqlstate", None) or ""
-    for prefix, remedy in _POSTGRES_REMEDIES.items():
-        if state.startswith(prefix):
+    for prefixes, remedy in _POSTGRES_REMEDIES.items():
+        if state.startswith(prefixes):
             return StoreError(f"{place}: {_one_line(original)}: {remedy}")
-    if not state and (remedy_now := refusal(error)) is not None:
-        return StoreError(f"{place}: {_one_line(original).rpartition(': ')[2]}. {remedy_now}")
+    if not state and is_refusal(error):
+        return StoreError(f"{place}: {_one_line(original).rpartition(': ')[2]}. {_ADMITTED}")
     if error.connection_invalidated or not state:
         return StoreError(
             f"{place}: {_one_line(original)}: the server does not answer. Start it or check the URL, then go on with "

@@ -459,28 +459,17 @@ class Store:
     # -- the two transactions, and what else may come of an attempt ------------------------------------
 
     @_leased
-    def record_infeasible(self, writing: Writing, refused: Sequence[tuple[Proposal, Refusal]]) -> None:
-        """Record proposals that are never launched, all in one transaction; the same ones again change nothing.
-
-        Raises Conflict.
-        """
-        columns = (trials.c.number, trials.c.state, trials.c.config, trials.c.violations)
-        numbers = [proposal.number for proposal, _ in refused]
-        there = select(*columns).where(trials.c.sweep_id == writing.sweep_id, trials.c.number.in_(numbers))
-        recorded = {row.number: row for row in writing.connection.execute(there)}
-        fresh = {}
-        for proposal, why in refused:
-            row = _trial_row(writing, proposal, TrialState.INFEASIBLE, NULL, why)
-            before = recorded.get(proposal.number)
-            if before is None:
-                fresh[proposal.number] = row
-            elif (before.state, before.config, before.violations) != (row["state"], row["config"], row["violations"]):
-                raise errors.Conflict(
-                    f"trial {writing.sweep}-{proposal.number}: already recorded as {before.state} with other content"
-                )
-        if fresh:
-            writing.connection.execute(insert(trials), list(fresh.values()))
-            writing.announce("infeasible", *fresh)
+    def record_infeasible(self, writing: Writing, proposal: Proposal, why: Refusal) -> None:
+        """Record a proposal that is never launched; the same one again changes nothing. Raises Conflict."""
+        row = _trial_row(writing, proposal, TrialState.INFEASIBLE, NULL, why)
+        there = select(trials).where(*writing.rows(trials, proposal.number))
+        before = writing.connection.execute(there).one_or_none()
+        if before is None:
+            writing.connection.execute(insert(trials).values(row))
+            writing.announce("infeasible", proposal.number)
+        elif any(getattr(before, name) != row[name] for name in ("state", "config", "violations")):
+            key = trial_key(writing.sweep, proposal.number)
+            raise errors.Conflict(f"trial {key}: already recorded as {before.state} with other content")
 
     @_leased
     def launch(

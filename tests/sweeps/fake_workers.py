@@ -236,18 +236,18 @@ class FakeSweep:
         """Its result reaches the controller."""
         assert worker.result is not None
         self.workers.remove(worker)
-        self.controller.outcomes.finished(worker.group, [worker.result])
+        self.controller.finished(worker.group, [worker.result])
 
     def tell(self, worker: Worker) -> None:
         """What it has told, and a checkpoint covers, reaches the controller."""
         if worker in self.workers and worker.saved == worker.step < worker.member.to_step:
-            self.controller.outcomes.told(worker.group, worker.told())
+            self.controller.told(worker.group, worker.told())
 
     def lose(self, worker: Worker) -> None:
         """The controller hears that it is gone; perhaps it is not."""
         self.workers.remove(worker)
         self.zombies.append(worker)
-        self.controller.outcomes.lost(worker.group, "killed")
+        self.controller.lost(worker.group, "killed")
 
     def finish(self) -> bool:
         """Without further accidents, to the end. Returns whether the space ran dry."""

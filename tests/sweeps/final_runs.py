@@ -75,7 +75,7 @@ def ran(
     budget = SharedBudget(ledger_of(store, recorded) if recorded.privacy.scope != "sweep" else None)
     controller = controller_of(store, lease, recorded, workspace.trials(name), budget, data.facts)
     if told is not None:
-        controller.table.on_change = told.append
+        controller.on_change = told.append
     controller.recover()
     run_here(controller, data, lost=lost)
     store.set_state(lease, state)

@@ -112,15 +112,15 @@ def run_here(
     while isinstance(decision := controller.decide(), Launch):
         group = launch_from_json(launch_to_json(decision))
         if lost:
-            controller.outcomes.lost(group, "killed")
+            controller.lost(group, "killed")
             lost -= 1
             continue
 
         def tell(one: Progress, group: Launch = group) -> None:
-            controller.outcomes.told(group, one.model_dump())
+            controller.told(group, one.model_dump())
 
         answers = run_launch(group, data, controller.trials, secret, tell=tell if told else lambda one: None)
-        controller.outcomes.finished(group, answers)
+        controller.finished(group, answers)
 
 
 def of_population(name: str = SWEEP, population: str = "people") -> SweepRecord:

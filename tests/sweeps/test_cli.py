@@ -66,10 +66,10 @@ def test_a_root_that_cannot_be_written(sweeps, tmp_path, root):
 def test_more_than_the_machine_has(sweeps, tmp_path, monkeypatch):
     greedy = tmp_path / "greedy.yaml"
     greedy.write_text(IMPOSSIBLE + "resources: {cpus: 4096}\n")
-    refused(sweeps("run", greedy), "resources.cpus=4096", f"this machine has {os.cpu_count()} CPUs", "--address")
+    refused(sweeps("run", greedy), "1 worker with 4096 CPUs", f"this machine has {os.cpu_count()} CPUs", "--address")
     monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"GPU": 2}')
     greedy.write_text(IMPOSSIBLE + "resources: {gpus: 3}\n")
-    refused(sweeps("run", greedy), "resources.gpus=3", f"this machine has {os.cpu_count()} CPUs, 2 GPUs", "--address")
+    refused(sweeps("run", greedy), "and 3 GPUs:", f"this machine has {os.cpu_count()} CPUs, 2 GPUs", "--address")
     # No sweep is left behind that could only be resumed as it is.
     refused(sweeps("show", "impossible"), "sweeps.db")
 

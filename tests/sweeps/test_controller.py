@@ -144,12 +144,12 @@ def test_losses_are_counted_across_controllers(sweep):
         worker = sweep.workers[0]
         worker.execute(1, 1, stop_inside=True)
         sweep.lose(worker)
-        assert (sweep.controller.table.records[key].state is TrialState.FAILED) == (losses == 3)
+        assert (sweep.controller.records[key].state is TrialState.FAILED) == (losses == 3)
         sweep.lease.release()
         sweep.start()
         if losses < 3:
             assert launched(sweep).member.key == key
-    assert "lost 3 times" in sweep.controller.table.records[key].reason
+    assert "lost 3 times" in sweep.controller.records[key].reason
 
 
 def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
@@ -159,18 +159,18 @@ def test_what_ends_with_its_controller_is_no_loss_of_the_worker(sweep):
         worker = sweep.workers[0]
         worker.execute(1, 1, stop_inside=True)
         if number % 3 == 1:
-            sweep.controller.outcomes.settle_running(INTERRUPTED)
+            sweep.controller.settle_running(INTERRUPTED)
         elif number % 3 == 2:
             refused = {"key": key, "attempt": worker.member.attempt, "unwritable": f"{UNWRITABLE}: disk full"}
             with pytest.raises(RecordsUnwritable):
-                sweep.controller.outcomes.finished(worker.group, [refused])
+                sweep.controller.finished(worker.group, [refused])
         sweep.lease.release()
         sweep.start()
         assert launched(sweep).member.key == key
     reasons = [one.reason for one in sweep.store.attempts(NAME) if one.outcome is Outcome.LOST]
     assert len(reasons) == 9
     sweep.lose(sweep.workers[0])
-    assert sweep.controller.table.records[key].state is TrialState.PLANNED
+    assert sweep.controller.records[key].state is TrialState.PLANNED
     assert worker_losses(sweep.store.attempts(NAME)) == {key: 1}
     sweep.finish()
     sweep.check_end(trials=5)
@@ -181,7 +181,7 @@ def test_a_metric_that_is_no_number_fails_the_trial_with_a_reason(sweep, value):
     worker = launched(sweep)
     worker.finish_with(value)
     sweep.deliver(worker)
-    record = sweep.controller.table.records[worker.member.key]
+    record = sweep.controller.records[worker.member.key]
     assert record.state is TrialState.FAILED
     assert f"expected_error={value}" in record.reason
     assert sweep.store.ledger(NAME, worker.member.key)[-1].executed_to == worker.member.to_step
@@ -280,7 +280,7 @@ def test_one_launch_for_each_training(controller: Controller) -> None:
     for group in groups:
         assert len({member.plan.group for member in group.members}) == 1
     keys = [member.key for group in groups for member in group.members]
-    assert sorted(keys) == sorted(controller.table.records)
+    assert sorted(keys) == sorted(controller.records)
     assert len(set(keys)) == 10
 
 
@@ -289,12 +289,12 @@ def test_a_lost_launch_goes_on_together_and_keeps_what_was_finished(controller: 
     first = next(group for group in launches(controller) if len(group.members) == 4)
     done = Launch(members=first.members[:1], execution=first.execution)
     run_launch(done, data, controller.trials, b"secret" * 6)
-    controller.outcomes.lost(first, "its node went away")
+    controller.lost(first, "its node went away")
     again = controller.decide()
     assert isinstance(again, Launch)
     assert [member.key for member in again.members] == [member.key for member in first.members[1:]]
     assert {member.attempt for member in again.members} == {2}
-    assert controller.table.records[first.members[0].key].state is TrialState.COMPLETE
+    assert controller.records[first.members[0].key].state is TrialState.COMPLETE
 
 
 @pytest.mark.parametrize("intervals", [0, 1])
@@ -305,21 +305,21 @@ def test_a_launch_on_a_node_that_is_to_go_moves_without_cost(controller: Control
     notices = iter([False] * intervals)
     with pytest.raises(NodeLeaves):
         run_launch(group, data, controller.trials, b"secret" * 6, lambda: next(notices, True))
-    controller.outcomes.lost(group, "its worker process ended")
+    controller.lost(group, "its worker process ended")
     again = controller.decide()
     assert isinstance(again, Launch)
     moved = {member.key for member in again.members}
     attempts = [one for one in controller.store.attempts("shared") if one.attempt == 1 and one.key in moved]
     assert {one.reason for one in attempts} == {NODE_LEAVES}
     assert not worker_losses(attempts)
-    assert controller.outcomes._losses is not None
-    assert not controller.outcomes._losses.total()
+    assert controller._losses is not None
+    assert not controller._losses.total()
     for entry in controller.store.ledger("shared"):
         if entry.attempt > 1 or entry.key not in moved:
             continue
         left = max(Attempt.of(controller.trials, entry.key, 1).steps(), default=None)
         assert entry.executed_to == (entry.from_step if left is None else left)
-    finished = [one for one in group.members if controller.table.records[one.key].state is TrialState.COMPLETE]
+    finished = [one for one in group.members if controller.records[one.key].state is TrialState.COMPLETE]
     assert len(finished) + len(again.members) == 4
     assert bool(finished) == bool(intervals)
 
@@ -329,15 +329,15 @@ def test_a_controller_that_ends_between_two_reservations_leaves_no_gap(folder: P
     spec = load_spec(SPEC)
     controller = start(folder, spec)
     controller.decide()
-    known = sorted(record.number for record in controller.table.records.values())
+    known = sorted(record.number for record in controller.records.values())
     assert known != list(range(len(known))), "companions come from further ahead"
     controller.lease.release()
     again = start(folder, spec)
     launches(again)
-    assert sorted(record.number for record in again.table.records.values()) == list(range(10))
+    assert sorted(record.number for record in again.records.values()) == list(range(10))
     (folder / "other").mkdir()
     unbroken = start(folder / "other", spec)
     launches(unbroken)
-    assert {key: record.config for key, record in again.table.records.items()} == {
-        key: record.config for key, record in unbroken.table.records.items()
+    assert {key: record.config for key, record in again.records.items()} == {
+        key: record.config for key, record in unbroken.records.items()
     }

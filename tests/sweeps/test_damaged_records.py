@@ -75,7 +75,7 @@ def test_a_state_behind_published_metrics_is_never_made_again(rungs, damaged):
     else:
         path.unlink()
     following = launched(rungs).member
-    record = rungs.controller.table.records[first.member.key]
+    record = rungs.controller.records[first.member.key]
     assert following.key != first.member.key
     assert record.state is TrialState.FAILED
     assert "would be a second release" in record.reason
@@ -105,7 +105,7 @@ def test_the_state_of_another_path_does_not_stand_in_for_a_published_one(rungs):
     rungs.deliver(other)
     record_of(worker, "checkpoint.2.npz").write_bytes(b"")
     launched(rungs)
-    assert rungs.controller.table.records[late.member.key].state is TrialState.FAILED
+    assert rungs.controller.records[late.member.key].state is TrialState.FAILED
 
 
 def test_a_checkpoint_that_comes_to_light_after_its_attempt_was_settled_is_charged(sweep, folder):

@@ -35,15 +35,15 @@ def ended(root: Path, ends: list[str]) -> Workspace:
         group = controller.decide()
         (member,) = group.members
         if end == LOST:
-            controller.outcomes.lost(group, "its worker process ended")
+            controller.lost(group, "its worker process ended")
         elif end == FAILED:
             Attempt.of(controller.trials, member.key, member.attempt).explain(RAISED)
             error = {"key": member.key, "attempt": member.attempt, "error": "ValueError (a.py, line 3, in fit)"}
-            controller.outcomes.finished(group, [error])
+            controller.finished(group, [error])
         else:
             worker = Worker(group, controller.trials, Counter())
             worker.finish()
-            controller.outcomes.finished(group, [worker.result | ({} if end == GOOD else {"metrics": {}})])
+            controller.finished(group, [worker.result | ({} if end == GOOD else {"metrics": {}})])
     begun.lease.release()
     begun.store.close()
     return begun.workspace

@@ -179,7 +179,7 @@ def started(tmp_path, monkeypatch):
         asked_for.append((controller.spec.search.trials, controller.proposer._spec.search.trials))
         while controller.launched < controller.spec.search.trials:
             group = controller.decide()
-            controller.table.running -= {one.key for one in group.members}
+            controller.running -= {one.key for one in group.members}
             for one in group.members:
                 controller.store.fail(controller.lease, one.key, one.attempt, None, "not today")
         return SweepState.FINISHED
@@ -314,7 +314,7 @@ def test_a_worker_stops_between_two_intervals_and_says_so(limited):
 def test_a_trial_that_overran_has_failed_and_is_charged_for_all_of_its_plan(limited):
     group = limited.controller.decide()
     (member,) = group.members
-    limited.controller.outcomes.finished(group, [{"key": member.key, "attempt": 1, "overran": ""}])
+    limited.controller.finished(group, [{"key": member.key, "attempt": 1, "overran": ""}])
     (trial,) = limited.store.trials(NAME)
     (entry,) = limited.store.ledger(NAME)
     assert (trial.state, trial.reason) == (TrialState.FAILED, OVERRAN)
@@ -326,11 +326,11 @@ def test_time_of_lost_attempts_counts_and_none_left_is_not_launched(limited, mon
     group = limited.controller.decide()
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 40)
-    limited.controller.outcomes.lost(group, "its worker process ended")
+    limited.controller.lost(group, "its worker process ended")
     again = limited.controller.decide()
     assert (again.members[0].attempt, round(again.seconds)) == (2, 20)
     monkeypatch.setattr(time, "time", lambda: now + 70)
-    limited.controller.outcomes.lost(again, "its worker process ended")
+    limited.controller.lost(again, "its worker process ended")
     monkeypatch.undo()
     assert limited.controller.decide().members[0].key == f"{NAME}-1"
     first = limited.store.trials(NAME)[0]
@@ -369,11 +369,11 @@ def hourly(tmp_path, monkeypatch):
             clock[0] += min(2400, left)
             monkeypatch.setattr(time, "time", lambda: clock[0])
             if left < 2400:
-                controller.outcomes.settle_running(HOURS_OVER)
+                controller.settle_running(HOURS_OVER)
                 return SweepState.OUT_OF_HOURS
             left -= 2400
-            controller.outcomes.lost(group, HOURS_OVER)
-            controller.table.waiting.clear()
+            controller.lost(group, HOURS_OVER)
+            controller.waiting.clear()
         return SweepState.FINISHED
 
     monkeypatch.setattr(session.TuneRunner, "_on_the_cluster", launches)

@@ -145,8 +145,8 @@ def launched(sweep, count):
     while len(out) < count and isinstance(group := sweep.controller.decide(), Launch):
         worker = Worker(group, sweep.trials, sweep.executed)
         worker.finish()
-        sweep.controller.outcomes.finished(group, [worker.result])
-        out.append(sweep.controller.table.records[group.members[0].key])
+        sweep.controller.finished(group, [worker.result])
+        out.append(sweep.controller.records[group.members[0].key])
     return out
 
 

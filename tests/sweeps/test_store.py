@@ -89,7 +89,7 @@ def test_what_was_written_comes_back_equal_and_in_order(store, lease, url):
     store.launch(lease, proposal(2), plan(), 100)
     store.fail(lease, key(2), 1, None, "Zu wenig Speicher: 残り 0 B")
     # As Python reads the name of a file that is no UTF-8.
-    store.record_infeasible(lease, [(replace(proposal(3), config={"weights": "caf\udce9"}), refusal())])
+    store.record_infeasible(lease, replace(proposal(3), config={"weights": "caf\udce9"}), refusal())
     store.rename(SWEEP, "better")
     store.set_place(lease, "/elsewhere", "s3://bucket/folder")
     store.set_fingerprints(lease, {"code": "c1", "data": "d1"})
@@ -172,14 +172,13 @@ def test_requests_need_no_lease_and_change_nothing_else(store, lease, url):
 # -- the two transactions ------------------------------------------------------------------------------------
 
 
-def test_infeasible_proposals_are_kept_in_one_batch_and_never_charged(store, lease):
-    batch = [(proposal(number), refusal()) for number in range(3)]
-    for _ in range(2):
-        store.record_infeasible(lease, batch)
+def test_infeasible_proposals_are_kept_and_never_charged(store, lease):
+    for number in (0, 1, 2, 0, 1, 2):
+        store.record_infeasible(lease, proposal(number), refusal())
     assert store.counts(SWEEP) == {"planned": 0, "running": 0, "complete": 0, "failed": 0, "infeasible": 3}
     assert store.ledger(SWEEP) == []
     with pytest.raises(errors.Conflict):
-        store.record_infeasible(lease, [(replace(proposal(0), config={"system": "other"}), refusal())])
+        store.record_infeasible(lease, replace(proposal(0), config={"system": "other"}), refusal())
 
 
 def test_what_is_recorded_stays_and_what_was_charged_never_falls(store, lease):
@@ -228,7 +227,7 @@ def test_what_is_unknown_or_contradicts_is_charged_whole(store, lease):
 
 def test_trials_have_one_running_attempt(store, lease):
     store.launch(lease, proposal(0), plan(), 100)
-    store.record_infeasible(lease, [(proposal(1), refusal())])
+    store.record_infeasible(lease, proposal(1), refusal())
     store.launch(lease, proposal(2), plan(), 100)
     store.fail(lease, key(2), 1, 100, "loss=nan")
     store.abandon(lease, key(2), "loss=nan")
@@ -593,7 +592,7 @@ def test_a_holder_that_was_replaced_can_never_write_again(store, url, monkeypatc
         "fail": lambda: store.fail(old, key(0), 1, None, ""),
         "charge_whole": lambda: store.charge_whole(old, key(1), 1),
         "abandon": lambda: store.abandon(old, key(1), ""),
-        "record_infeasible": lambda: store.record_infeasible(old, [(proposal(3), refusal())]),
+        "record_infeasible": lambda: store.record_infeasible(old, proposal(3), refusal()),
         "set_state": lambda: store.set_state(old, "finished"),
         "set_place": lambda: store.set_place(old, "/other", ""),
         "extend": lambda: store.extend(old, Extension(trials=80, launched=2, at=1.0)),

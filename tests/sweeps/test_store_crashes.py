@@ -45,7 +45,7 @@ def live(url: str, statements: int, acknowledge: int) -> None:
 
     again, other = f"{SWEEP}-2", f"{SWEEP}-3"
     writes = {
-        "infeasible": lambda: store.record_infeasible(lease, [(proposal(number), refusal()) for number in (0, 1)]),
+        "infeasible": lambda: store.record_infeasible(lease, proposal(0), refusal()),
         "launch": lambda: store.launch(lease, proposal(2), plan(), 100),
         "lose": lambda: store.lose(lease, again, 1, 60, "gone"),
         "relaunch": lambda: store.relaunch(lease, again, 40, 100),
@@ -61,17 +61,17 @@ def live(url: str, statements: int, acknowledge: int) -> None:
 PLANNED, RUNNING, COMPLETE = TrialState.PLANNED, TrialState.RUNNING, TrialState.COMPLETE
 FAILED = TrialState.FAILED
 # What the store holds after each committed write: state of each trial, executed_to of each entry, outbox kinds.
-INFEASIBLE = [TrialState.INFEASIBLE] * 2
-BOTH = ["infeasible"] * 2
+INFEASIBLE = [TrialState.INFEASIBLE]
+TOLD = ["infeasible"]
 AFTER = {
     "": ([], [], []),
-    "infeasible": (INFEASIBLE, [], BOTH),
-    "launch": ([*INFEASIBLE, RUNNING], [None], BOTH),
-    "lose": ([*INFEASIBLE, PLANNED], [60], [*BOTH, "lost"]),
-    "relaunch": ([*INFEASIBLE, RUNNING], [60, None], [*BOTH, "lost"]),
-    "settle": ([*INFEASIBLE, COMPLETE], [60, 100], [*BOTH, "lost", "settled"]),
-    "launch other": ([*INFEASIBLE, COMPLETE, RUNNING], [60, 100, None], [*BOTH, "lost", "settled"]),
-    "fail": ([*INFEASIBLE, COMPLETE, FAILED], [60, 100, 100], [*BOTH, "lost", "settled", "failed"]),
+    "infeasible": (INFEASIBLE, [], TOLD),
+    "launch": ([*INFEASIBLE, RUNNING], [None], TOLD),
+    "lose": ([*INFEASIBLE, PLANNED], [60], [*TOLD, "lost"]),
+    "relaunch": ([*INFEASIBLE, RUNNING], [60, None], [*TOLD, "lost"]),
+    "settle": ([*INFEASIBLE, COMPLETE], [60, 100], [*TOLD, "lost", "settled"]),
+    "launch other": ([*INFEASIBLE, COMPLETE, RUNNING], [60, 100, None], [*TOLD, "lost", "settled"]),
+    "fail": ([*INFEASIBLE, COMPLETE, FAILED], [60, 100, 100], [*TOLD, "lost", "settled", "failed"]),
 }
 ORDER = list(AFTER)
 
@@ -231,7 +231,7 @@ def test_nothing_is_launched_into_a_store_that_is_gone_and_what_it_held_is_kept(
     # The heartbeat notices too, between two reservations.
     with pytest.raises(StoreVanished):
         sweep.lease.renew()
-    sweep.controller.outcomes.fence_running()
+    sweep.controller.fence_running()
     with pytest.raises(Cancelled):
         running.reserve_until(1)
     assert not sweep.executed

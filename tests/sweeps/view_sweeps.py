@@ -126,7 +126,7 @@ def settle(store: Store, lease: Lease, number: int, accuracy: float | None = Non
 
 def refuse(store: Store, lease: Lease, number: int) -> None:
     refusal = Refusal(violations={"noise": 0.5}, reason="needs <more> noise than allowed")
-    store.record_infeasible(lease, [(Proposal(number=number, config=config_of(number), seed=number), refusal)])
+    store.record_infeasible(lease, Proposal(number=number, config=config_of(number), seed=number), refusal)
 
 
 def mixed_sweep(root: Path, trials: int = 12, name: str = "views") -> Store:

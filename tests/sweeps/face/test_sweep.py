@@ -210,8 +210,7 @@ def clock(monkeypatch):
 def controller(name, trials, known=()):
     """Of a sweep that is shown."""
     spec = SimpleNamespace(search=SimpleNamespace(trials=trials), objectives=OBJECTIVES)
-    table = SimpleNamespace(published=lambda: list(known))
-    return SimpleNamespace(sweep=name, spec=spec, enqueued=0, table=table)
+    return SimpleNamespace(sweep=name, spec=spec, enqueued=0, published=lambda: list(known))
 
 
 def test_the_rest_is_estimated_from_the_pace_after_the_first_trial_of_this_start(clock):
