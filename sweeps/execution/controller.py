@@ -13,11 +13,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweeps.execution.limits import CONTROLLER_ENDED, NO_RETRY, OVERRAN, SharedBudget, seconds_left, worker_losses
 from sweeps.execution.requests import next_point
-from sweeps.execution.resume import Lost, find_resume_checkpoint
 from sweeps.planning.plan import exhausted, infeasible_in_a_row, plan_proposal
 from sweeps.privacy.release import Published, Release
 from sweeps.search.asha import Promote, between, next_rung, report_steps, stops
@@ -25,13 +24,31 @@ from sweeps.search.proposer import Proposer
 from sweeps.search.space import Space
 from sweeps.spec.sections import SweepSpec
 from sweeps.store.lease import Lease
-from sweeps.store.records import Proposal, Request, Reservation, Settlement, SweepState, TrialRecord, TrialState
+from sweeps.store.records import (
+    AttemptRecord,
+    Proposal,
+    Request,
+    Reservation,
+    Settlement,
+    SweepState,
+    TrialRecord,
+    TrialState,
+)
 from sweeps.store.store import Store
 from sweeps.store.workspace import check_store_not_stale
 from trainables.publishing import Undeclared, measured
 from trainables.registry import SYSTEMS
 from trainables.system import DatasetSpec, Launch, PrivacyPlan, Refusal, Scalar, TrialRun
-from trainables.worker.attempt import NODE_LEAVES, Attempt, Curve, Progress, RecordsUnwritable, Recovered, TrialResult
+from trainables.worker.attempt import (
+    NODE_LEAVES,
+    Attempt,
+    Curve,
+    Progress,
+    RecordsUnwritable,
+    Recovered,
+    TrialResult,
+    latest_checkpoint,
+)
 from trainables.worker.files import Damaged, Folder
 
 # Proposals that are planned before their turn, in search of those that train together in one launch.
@@ -57,6 +74,19 @@ def doubted(reason: str, left: Recovered) -> str:
     if not left.doubt or left.doubt in reason:
         return reason
     return f"{reason}. Its whole reservation is charged: {left.doubt}"
+
+
+class Start(NamedTuple):
+    """Where an attempt begins.
+
+    attempt  whose checkpoint it goes on from; 0: from scratch
+    step     of that checkpoint
+    curve    what that attempt had told by then
+    """
+
+    attempt: int
+    step: int
+    curve: Curve
 
 
 @dataclass(slots=True)
@@ -260,18 +290,14 @@ class Controller:
 
         None too where the population's budget does not hold it: then the trial waits for another session.
         """
-        record = self.records[key]
-        if seconds_left(self.spec.limits.trial_minutes, [self.store.attempts(self.sweep, key)]) == 0:
+        record, attempts = self.records[key], self.store.attempts(self.sweep, key)
+        if seconds_left(self.spec.limits.trial_minutes, [attempts]) == 0:
             self.store.charge_whole(self.lease, key, record.attempts)
             self._abandoned(record, OVERRAN)
             return None
-        start = find_resume_checkpoint(self.store, self.lease, self.trials, record, to_step)
-        if isinstance(start, Lost):
-            reason = (
-                f"its state after step {start.step} is missing or damaged in {self.trials.child(key).url}, and "
-                "metrics that came of it have been published: another run of those steps would be a second release"
-            )
-            self._abandoned(record, reason)
+        start = self._start(record, attempts, to_step)
+        if isinstance(start, str):
+            self._abandoned(record, start)
             return None
         record = self.add_to_curve(record, start.attempt, start.curve)
         reserved = self.budget.reserve(
@@ -286,6 +312,31 @@ class Controller:
             return None
         again = replace(record, state=TrialState.RUNNING, attempts=reserved.attempt)
         return self._reserved(again, reserved, start.attempt)
+
+    def _start(self, record: TrialRecord, attempts: Sequence[AttemptRecord], to_step: int) -> Start | str:
+        """What the next attempt goes on from; why nothing may go on, where metrics of a state that is gone are known.
+
+        Published metrics belong to the path of the attempt that reported them: no state before them, and none of an
+        earlier attempt, leads on from there.
+        """
+        published = self.store.curves(self.sweep, [record.key])
+        # The last one: whoever told of later steps went on from a state after all the others.
+        attempt, step = (published[-1].attempt, published[-1].step) if published else (0, 0)
+        later = [one.attempt for one in attempts if one.attempt >= attempt]
+        found = latest_checkpoint(self.trials, record.key, later, at_least=step, below=to_step)
+        if found is None and published:
+            return (
+                f"its state after step {step} is missing or damaged in {self.trials.child(record.key).url}, and "
+                "metrics that came of it have been published: another run of those steps would be a second release"
+            )
+        if found is None:
+            return Start(0, 0, {})
+        number, checkpoint = found
+        executed = attempts[number - 1].executed_to
+        if executed is not None and executed < checkpoint.step:
+            # It came to light after its attempt was settled: a worker that nobody saw went on.
+            self.store.charge_whole(self.lease, record.key, number)
+        return Start(number, checkpoint.step, checkpoint.curve)
 
     def _abandoned(self, record: TrialRecord, reason: str) -> None:
         """The trial cannot go on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle, islice
 
 from dpcore.checks import InvalidValue
@@ -29,8 +29,6 @@ from sweeps.store.store import Store
 from sweeps.util import fingerprint
 from sweeps.util.log import say
 from trainables.system import DatasetSpec
-from trainables.worker.attempt import Curve, latest_checkpoint
-from trainables.worker.files import Folder
 
 
 def effective_spec(recorded: SweepRecord, given: SweepSpec | None, accept: Collection[str]) -> SweepSpec:
@@ -137,53 +135,6 @@ def _planned_from(spec: SweepSpec) -> DatasetSpec:
     if records is not None and records.parts:
         records = replace(records, parts="one rule")
     return replace(facts, dataset="", private_validation=records)
-
-
-# The state that the next attempt of a trial goes on from.
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where an attempt begins.
-
-    attempt  whose checkpoint it goes on from; 0: from scratch
-    step     of that checkpoint
-    curve    what that attempt had told by then
-    """
-
-    attempt: int
-    step: int
-    curve: Curve
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Nothing may go on: the state after `step` steps is gone, and metrics of it have been published."""
-
-    step: int
-
-
-def find_resume_checkpoint(
-    store: Store, lease: Lease, trials: Folder, record: TrialRecord, to_step: int
-) -> Start | Lost:
-    """What the next attempt goes on from.
-
-    Published metrics belong to the path of the attempt that reported them: no state before them, and none of an
-    earlier attempt, leads on from there.
-    """
-    published = store.curves(lease.sweep, [record.key])
-    # The last one: whoever told of later steps went on from a state after all the others.
-    attempt, step = (published[-1].attempt, published[-1].step) if published else (0, 0)
-    later = [one.attempt for one in store.attempts(lease.sweep, record.key) if one.attempt >= attempt]
-    found = latest_checkpoint(trials, record.key, later, at_least=step, below=to_step)
-    if found is None:
-        return Lost(step) if published else Start(0, 0, {})
-    number, checkpoint = found
-    for entry in store.ledger(lease.sweep, record.key):
-        if entry.attempt == number and entry.executed_to is not None and entry.executed_to < checkpoint.step:
-            # It came to light after its attempt was settled: a worker that nobody saw went on.
-            store.charge_whole(lease, record.key, number)
-    return Start(number, checkpoint.step, checkpoint.curve)
 
 
 # A sweep that is given more than it began with: what may be asked, what is recorded of it, and what it will cost.

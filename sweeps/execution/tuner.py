@@ -13,7 +13,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,7 +28,7 @@ from sweeps.ray import patches
 from sweeps.ray.cluster import ClusterUnreachable, alive_nodes, check_resources
 from sweeps.ray.patches import actor_of
 from sweeps.ray.resources import lacking, request, waiting_text
-from sweeps.ray.watchdog import STOPPED_SECONDS, Sign, Stalls, ended_for
+from sweeps.ray.watchdog import Sign, Stalls, ended_for
 from sweeps.spec.sections import Resources
 from sweeps.store.errors import LeaseLost, StoreError, StoreVanished
 from sweeps.store.records import SweepState
@@ -64,10 +65,16 @@ class _Live:
     """Tune's own list of all its trials."""
     stalled: dict[str, str] = field(default_factory=dict)
     """Why launches were ended, by name."""
-    stopped: float = 0.0
-    """Seconds for which this process was stopped (SIGSTOP, Ctrl-Z)."""
     began: bool = False
     """Whether a worker was seen to have begun, or to have come back."""
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """Tune swallows exceptions of searchers: a failure is kept for `execute` to raise."""
+        try:
+            yield
+        except Exception as failure:
+            self.failure = failure
 
 
 # The Tuner pickles its searcher: live handles stay here, and the searcher carries their name.
@@ -84,44 +91,33 @@ class LaunchSearcher(Searcher):
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """The next launch as a configuration; None to be asked again; FINISHED at the end."""
         live = _LIVE[self._handle]
-        if live.failure is not None:
-            return str(Searcher.FINISHED)
-        try:
-            decision = live.controller.decide()
-        except Exception as failure:
-            live.failure = failure
-            return str(Searcher.FINISHED)
-        if decision is None:
-            return None
-        if isinstance(decision, SweepState):
-            live.ended = decision
-            return str(Searcher.FINISHED)
-        live.groups[trial_id] = decision
-        return {"launch": _launch_name(decision), "group": launch_to_json(decision)}
+        decision: Launch | SweepState | None = SweepState.STOPPED
+        if live.failure is None:
+            with live.failing():
+                decision = live.controller.decide()
+        if isinstance(decision, Launch):
+            live.groups[trial_id] = decision
+            return {"launch": _launch_name(decision), "group": launch_to_json(decision)}
+        live.ended = decision
+        return None if decision is None else str(Searcher.FINISHED)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Hear what a launch tells on its way."""
         live = _LIVE[self._handle]
-        if live.failure is not None:
-            return
-        try:
-            for told in result.get(TOLD, ()):
+        with live.failing():
+            for told in result.get(TOLD, ()) if live.failure is None else ():
                 live.controller.told(live.groups[trial_id], told)
-        except Exception as failure:
-            live.failure = failure
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Settle the launch. Tune swallows exceptions of searchers, so a failure is kept for `execute` to raise."""
+        """Settle the launch."""
         live = _LIVE[self._handle]
         group = live.groups.pop(trial_id)
         name = _launch_name(group)
-        try:
+        with live.failing():
             if error or not result or "results" not in result:
                 live.controller.lost(group, live.stalled.pop(name, "") or live.reason(name))
             else:
                 live.controller.finished(group, result["results"])
-        except Exception as failure:
-            live.failure = failure
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save: the store remembers."""
@@ -225,24 +221,17 @@ def execute(
         with _Heartbeat(live):
             tuner.fit()
         if live.failure is not None:
-            raise _explained(live, live.failure)
+            raise live.failure
         return live.ended or SweepState.STOPPED
     except KeyboardInterrupt:
         if live.failure is not None:
-            raise _explained(live, live.failure) from None
+            raise live.failure from None
         raise
     finally:
         if isinstance(live.failure, StoreVanished):
             controller.fence_running()
         del _LIVE[handle]
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _explained(live: _Live, failure: BaseException) -> BaseException:
-    """Who lost the lease while it was stopped hears that first: nothing else was at fault."""
-    if isinstance(failure, LeaseLost) and live.stopped:
-        return LeaseLost(f"this process was stopped for {live.stopped:.0f} s, and another took its place: {failure}")
-    return failure
 
 
 def _given(live: _Live) -> dict[str, tuple[Any, Launch]]:
@@ -276,27 +265,14 @@ class _Heartbeat:
         self._thread = threading.Thread(target=self._loop, daemon=True, name="heartbeat")
 
     def _loop(self) -> None:
-        lease, said = self._live.controller.lease, 0.0
-        while True:
-            began, pause = time.monotonic(), min(HEARTBEAT_SECONDS, self._stalls.every())
-            over = self._over.wait(pause)
-            if (late := time.monotonic() - began - pause) > STOPPED_SECONDS:
-                self._live.stopped += late
-            if over:
-                return
+        while not self._over.wait(min(HEARTBEAT_SECONDS, self._stalls.every())):
             try:
-                lease.renew()
+                self._live.controller.lease.renew()
             except (LeaseLost, StoreVanished) as failure:
                 self._live.failure = failure
             except StoreError:
                 # A store that is busy or away may come back before the lease expires; the next write decides.
                 continue
-            if (stopped := self._live.stopped - said) and self._live.failure is None:
-                said = self._live.stopped
-                say(
-                    f"This process was stopped for {stopped:.0f} s. Its lease still holds: {lease.sweep} goes on.",
-                    Event.WARNING,
-                )
             if self._live.failure is None:
                 self._end_stalled()
                 self._live.failure = self._check_nodes()
@@ -320,8 +296,7 @@ class _Heartbeat:
         except (ray.exceptions.RayError, RuntimeError, OSError):
             # A cluster that does not answer is the watchdog's business.
             return None
-        # A clock that stands still while this process is stopped.
-        now = time.monotonic() - self._live.stopped
+        now = time.monotonic()
         if reason is None:
             self._shrunken = None
         elif self._shrunken is None:

@@ -37,13 +37,13 @@ from sweeps.store.records import (
     TrialState,
     this_person,
 )
+from sweeps.store.workspace import Workspace, newer_attempt
 from trainables.metrics import WITHHELD, Config, Dependence, Metric, Scalarisation
 from trainables.system import PrivacyPlan
 
 if TYPE_CHECKING:
     from sweeps.spec.sections import SweepSpec
     from sweeps.store.store import Store
-    from sweeps.store.workspace import Workspace
 
 Published = NewType("Published", TrialRecord)
 """A trial as the world may see it."""
@@ -372,7 +372,8 @@ class PublishedStore:
     def _newer(self, record: SweepRecord, known: Sequence[Published] | None = None) -> str:
         if self._workspace is None or record.state is SweepState.DELETED:
             return ""
-        return self._workspace.newer(record, lambda: self._store.trials(record.name), known)
+        trials = self._workspace.of(record).trials(record.name)
+        return newer_attempt(record.name, record.spec, trials, lambda: self._store.trials(record.name), known)
 
     def _at_once(self, sweep: str) -> bool:
         """Whether the results of a sweep are seen as soon as they are recorded. Raises UnknownSweep."""

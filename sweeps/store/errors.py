@@ -172,7 +172,9 @@ def translated(error: DBAPIError, where: str, waited: float = 0.0) -> StoreError
     code = getattr(original, "sqlite_errorcode", None)
     if code is not None:
         remedies = (remedy for codes, remedy in _SQLITE_REMEDIES.items() if code & 0xFF in codes)
-        return StoreError(f"{place}: {original}: {next(remedies, 'Nothing of this write was kept.').format(where=where)}")
+        return StoreError(
+            f"{place}: {original}: {next(remedies, 'Nothing of this write was kept.').format(where=where)}"
+        )
     state = getattr(original, "sqlstate", None) or ""
     for prefixes, remedy in _POSTGRES_REMEDIES.items():
         if state.startswith(prefixes):

@@ -153,29 +153,6 @@ class Driver:
     who: str
 
 
-class Outcome(StrEnum):
-    """How an attempt ended."""
-
-    RUNNING = "running"
-    SETTLED = "settled"
-    LOST = "lost"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRecord:
-    """One launch of a trial, and why it ended."""
-
-    key: str
-    attempt: int
-    outcome: Outcome
-    reason: str
-    step: int
-    seconds: float
-    started_at: float
-    ended_at: float | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveReport:
     """What a trial told of itself after `step` of its steps.
@@ -443,6 +420,26 @@ class LedgerEntry(Reservation):
         """Steps that the ledger counts: the whole reservation until settled."""
         stop = self.to_step if self.executed_to is None else self.executed_to
         return max(0, stop - self.from_step)
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    RUNNING = "running"
+    SETTLED = "settled"
+    LOST = "lost"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord(LedgerEntry):
+    """One launch of a trial, what of it is charged, and why it ended."""
+
+    outcome: Outcome
+    reason: str
+    seconds: float
+    started_at: float
+    ended_at: float | None
 
 
 # What people ask of a sweep that somebody else may be running, and what they accepted; what audits found, and what

@@ -124,16 +124,6 @@ class Workspace:
         names = folder.names() if folder.is_local else []
         return tuple(one for one in names if sweep_of(one) == sweep and one not in keys)
 
-    def newer(
-        self,
-        sweep: SweepRecord,
-        read: Callable[[], Iterable[TrialRecord]],
-        known: Iterable[TrialRecord] | None = None,
-    ) -> str:
-        """`newer_attempt` of a sweep, with the records where it keeps them. Raises OSError, InvalidValue."""
-        trials = self.of(sweep).trials(sweep.name)
-        return newer_attempt(sweep.name, sweep.spec, trials, read, known)
-
     def records_of(self, sweep: str) -> Folder:
         """The sweep's folder where workers keep their records."""
         return Folder(self.records or self.root).child(sweep)

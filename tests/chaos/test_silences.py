@@ -87,15 +87,11 @@ def test_a_controller_that_is_stopped_blames_nobody_for_it(tmp_path, taken):
     assert "Ray cluster does not answer" not in said, sweep.words()
     if taken:
         assert code == ExitCode.BAD_INPUT, sweep.words()
-        assert "this process was stopped for" in said, sweep.words()
-        assert "and another took its place" in said
         assert f"held by process {second.pid} on host" in said
         assert second.wait(240) == 0, sweep.words()
     else:
         assert code == 0, sweep.words()
-        assert "This process was stopped for 3" in said, sweep.words()
-        assert "Its lease still holds: silent goes on." in said
-    seen = "code 2 and who holds it" if taken else "said so, went on"
+    seen = "code 2 and who holds it" if taken else "went on"
     sweep.check(f"controller stopped, {'another' if taken else 'nobody'} took over", seen)
 
 
