@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from sweeps.search.space import Space, read_point
 from sweeps.spec.parse import load_spec, read_document
 from sweeps.spec.problems import Problems
 from sweeps.spec.sweep_budget import budget_of
-from sweeps.store.errors import StoreError
+from sweeps.store.errors import StoreError, UnknownRequest
 from sweeps.store.lease import Lease
 from sweeps.store.records import Driver, KnownPoint, Note, Request, StopRequest, SweepState, Tag, this_person
 from sweeps.store.store import Store
@@ -275,9 +275,14 @@ class RequestPoller:
 
     def _loop(self) -> None:
         while not self._over.is_set():
-            # A store that is away may come back; that it is, the writer says.
-            with suppress(StoreError):
+            try:
                 self.look()
+            except UnknownRequest as unknown:
+                say(f"{unknown} Until then no request is heard; Ctrl-C stops the sweep.", Event.WARNING)
+                return
+            except StoreError:
+                # A store that is away may come back; that it is, the writer says.
+                pass
             self._over.wait(LISTEN_SECONDS)
 
     def __enter__(self) -> RequestPoller:

@@ -79,6 +79,10 @@ class UnknownSweep(StoreError):
         super().__init__(f"sweep {name!r}: not in this store. {found}")
 
 
+class UnknownRequest(StoreError):
+    """Another release asked something of a sweep that this one does not know."""
+
+
 class UnknownTrial(StoreError):
     """No trial, or no attempt, has this key."""
 

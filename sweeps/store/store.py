@@ -433,12 +433,13 @@ class Store:
     @_snapshot
     def requests(self, connection: Connection, sweep: str) -> list[Request]:
         """All requests in order. One with a smaller number may come to light after one with a larger: who looks for
-        new ones remembers which it has seen. Raises UnknownSweep."""
+        new ones remembers which it has seen. Raises UnknownSweep, UnknownRequest."""
         statement = select(requests).where(requests.c.sweep_id == _sweep_id(connection, sweep)).order_by(requests.c.id)
-        return [
-            record(Request, row, wanted=KINDS[row.kind](**json.loads(row.content)))
-            for row in connection.execute(statement)
-        ]
+        found = connection.execute(statement).all()
+        if unknown := [row.kind for row in found if row.kind not in KINDS]:
+            was = f"asked for {unknown[0]!r}, which this release does not know"
+            raise errors.UnknownRequest(f"sweep {sweep!r}: somebody {was}. Go on with the release that wrote it.")
+        return [record(Request, row, wanted=KINDS[row.kind](**json.loads(row.content))) for row in found]
 
     @_snapshot
     def driver(self, connection: Connection, sweep: str) -> Driver | None:

@@ -15,6 +15,7 @@ from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import choices_of, summary_of
 from sweeps.search.proposer import Proposer
 from sweeps.spec.parse import load_spec
+from sweeps.store.errors import UnknownRequest
 from sweeps.store.records import KnownPoint, StopRequest, SweepState, TrialState
 from sweeps.store.store import open_store
 from sweeps.store.workspace import Workspace
@@ -75,6 +76,18 @@ def test_a_stop_of_another_run_or_sweep_is_not_meant(store, monkeypatch, other):
         store.create_sweep(record("second"))
         store.ask("second", StopRequest(token=lease.token), "me@here")
     assert not heard(store, lease, 0.5)
+
+
+def test_what_another_release_asked_is_named_and_refused(store, monkeypatch, capsys):
+    monkeypatch.setattr(requests, "LISTEN_SECONDS", 0.1)
+    with store.acquire(SWEEP) as lease, RequestPoller(store, lease) as poller:
+        with monkeypatch.context() as newer:
+            newer.setattr("sweeps.store.store.KINDS", {"pause": StopRequest})
+            store.ask(SWEEP, StopRequest(token=0), "me@there")
+        poller._thread.join(10)
+    assert "asked for 'pause', which this release does not know" in capsys.readouterr().err
+    with pytest.raises(UnknownRequest):
+        store.requests(SWEEP)
 
 
 def test_notes_and_tags_are_shown_while_another_holds_the_lease(store, tmp_path):
