@@ -142,7 +142,7 @@ def test_check_asks_the_cluster_what_it_has(cluster):
     from sweeps.planning.preview import check_places
 
     check_places(load("toy", changes=["resources.gpus=1"]), "auto")
-    with pytest.raises(ClusterUnreachable, match=r"resources\.gpus=8: the cluster has 2 CPUs, 1 GPUs"):
+    with pytest.raises(ClusterUnreachable, match=r"1 worker with 1 CPUs and 8 GPUs: the cluster has 2 CPUs, 1 GPUs"):
         check_places(load("toy", changes=["resources.gpus=8"]), "auto")
 
 

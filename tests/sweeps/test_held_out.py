@@ -130,7 +130,7 @@ def test_a_reading_that_was_cut_short_and_those_of_other_sweeps_count(tmp_path, 
     assert "read 1 times, for other models" in sweep.model(0).page
     with pytest.raises(InvalidValue, match=r"earlier-0.*--again"):
         sweep.test(0)
-    monkeypatch.setattr("trainables.validation.evaluate.score", None)
+    monkeypatch.setattr("trainables.validation.evaluate.judge", None)
     with pytest.raises(TypeError):
         sweep.test(0, again=True)
     monkeypatch.undo()
