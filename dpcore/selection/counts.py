@@ -60,10 +60,6 @@ class CountLaw(ABC):
         """P[K = k] for an array of k >= 0."""
 
     @abstractmethod
-    def pgf(self, q: float) -> float:
-        """f(q) = E q^K at q in [0, 1]."""
-
-    @abstractmethod
     def reach(self, chance: float) -> float:
         """1 - f(1 - chance): P[some trial succeeds] where each does with `chance` in [0, 1].
 
@@ -125,15 +121,6 @@ class TruncatedNegativeBinomial(CountLaw):
         log_sum = math.log1p(-self.success) - (1 + self.shape) * math.log(self.success) - math.log(self.mean)
         logs = xlog1py(k, -self.success) + gammaln(k + self.shape) - gammaln(1 + self.shape) - gammaln(k + 1)
         return np.where(counts < 1, 0.0, np.exp(logs - log_sum))
-
-    def pgf(self, q: float) -> float:
-        """See `CountLaw.pgf`."""
-        lost = (1 - self.success) * q
-        # t = 1 - lost is as small as g where q is near 1: there a difference from 1 would keep few of its digits.
-        log_t = math.log1p(-lost) if lost < 0.5 else math.log(self.success + (1 - self.success) * (1 - q))
-        if self.shape == 0:
-            return log_t / math.log(self.success)
-        return math.expm1(-self.shape * log_t) / math.expm1(-self.shape * math.log(self.success))
 
     def reach(self, chance: float) -> float:
         """See `CountLaw.reach`."""
@@ -234,10 +221,6 @@ class BinomialCount(CountLaw):
         logs += xlogy(inside, self.probability) + xlog1py(n - inside, -self.probability)
         return np.where(k > n, 0.0, np.exp(logs))
 
-    def pgf(self, q: float) -> float:
-        """See `CountLaw.pgf`."""
-        return 1 - self.reach(1 - q)
-
     def reach(self, chance: float) -> float:
         """See `CountLaw.reach`."""
         return -math.expm1(self.trials * math.log1p(-self.probability * chance))
@@ -268,10 +251,6 @@ class PoissonCount(CountLaw):
         """See `CountLaw.pmf`."""
         k = counts.astype(np.float64)
         return np.asarray(np.exp(xlogy(k, self.rate) - self.rate - gammaln(k + 1)))
-
-    def pgf(self, q: float) -> float:
-        """See `CountLaw.pgf`."""
-        return math.exp(-self.rate * (1 - q))
 
     def reach(self, chance: float) -> float:
         """See `CountLaw.reach`."""
@@ -338,10 +317,6 @@ class Capped(CountLaw):
     def pmf(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """See `CountLaw.pmf`."""
         return np.where(counts > self.largest, 0.0, self._masses[np.minimum(counts, len(self._masses) - 1)])
-
-    def pgf(self, q: float) -> float:
-        """See `CountLaw.pgf`."""
-        return math.fsum(self._masses * np.power(q, np.arange(len(self._masses))))
 
     def reach(self, chance: float) -> float:
         """See `CountLaw.reach`."""

@@ -276,7 +276,10 @@ def covers_text(total: Procedure) -> str:
         return COUNTS
     if covers_search(total.guarantee):
         return "covers what left this search and the choice of it, but no running times and memory"
-    return COVERS if total.tuned is None else f"{COVERS}, of tuning on one part of the records and of the final run"
+    if total.tuned is None:
+        return COVERS
+    tuning = "what had left the sweep that tuned when its best was chosen"
+    return f"covers {tuning}, that choice and the final run, but no running times and memory"
 
 
 def _budget_text(total: Procedure) -> str:

@@ -459,7 +459,9 @@ def selection_has_one_order(kind: str, written: Mapping[str, Any], objectives: S
     yield "objectives", [one.metric for one in objectives], expected, remedy
 
 
-def target_is_met(kind: str, selection: Selection | None, objectives: Sequence[ObjectiveOptions]) -> Found:
+def target_is_met(
+    kind: str, selection: Selection | None, objectives: Sequence[ObjectiveOptions], chosen: Sequence[System]
+) -> Found:
     """`release: first` has a public target of its one objective."""
     if selection is None or kind != "first" or len(objectives) != 1:
         return
@@ -473,9 +475,13 @@ def target_is_met(kind: str, selection: Selection | None, objectives: Sequence[O
         remedy = "Name the objective; `report` lists what else the winner tells."
         yield "selection.target.metric", target.metric, f"the objective, {objective.metric}", remedy
     bounds = {name: getattr(target, name) for name in ("at_least", "at_most") if getattr(target, name) is not None}
-    wanted = "at_most" if objective.goal == "minimize" else "at_least"
-    if [*bounds] != [wanted]:
-        expected = f"{wanted} alone: objective {objective.metric} is to {objective.goal}"
+    try:
+        goal = objective.goal or goal_of(objective.metric, chosen)
+    except KeyError:
+        return
+    wanted = "at_most" if goal == "minimize" else "at_least"
+    if goal is not None and [*bounds] != [wanted]:
+        expected = f"{wanted} alone: objective {objective.metric} is to {goal}"
         yield "selection.target", bounds, expected, f"Write {wanted}."
 
 

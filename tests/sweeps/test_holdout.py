@@ -16,7 +16,7 @@ from sweeps.execution.resume import effective_spec
 from sweeps.privacy.ledger import UNTIL_CHOSEN, Tuned, both
 from sweeps.privacy.release import PublishedStore
 from sweeps.privacy.totals import totals
-from sweeps.privacy.wording import Verdict, quote_of_total
+from sweeps.privacy.wording import Verdict, covers_text, quote_of_total
 from sweeps.spec.parse import load_spec
 from sweeps.store.records import Proposal, Refutation, SweepState
 from sweeps.store.store import open_store
@@ -192,6 +192,7 @@ def test_the_whole_is_certified_with_both_ledgers(root, tmp_path):
     body = made.body
     assert body.claim == total(root, "final").guarantee
     assert body.tuning.claim == total(root, "tuning").guarantee
+    assert "what had left the sweep that tuned when its best was chosen" in covers_text(total(root, "final"))
     assert (len(body.tuning.ledger), len(body.final.ledger)) == (3, 1)
     part = body.final.provenance.part
     assert (part.use, part.share, part.id, part.key) == ("final", SHARE, "id", "tuning")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpcore.events import Adjacency
+from dpcore.selection.counts import CountLaw
 
 MECHANISMS = int(os.environ.get("SWEEPS_CHAOS_MECHANISMS", "24"))
 STEPS = 25
@@ -29,6 +30,11 @@ def share(cases: int) -> int:
     cases  that its tests run in all: laws, deltas and kinds together, or a theorem sees fewer than were asked for
     """
     return -(-MECHANISMS // cases)
+
+
+def generating(law: CountLaw, q: float) -> float:
+    """f(q) = E q^K of a law of counts."""
+    return 1 - law.reach(1 - q)
 
 
 Laws = tuple[np.ndarray, np.ndarray]

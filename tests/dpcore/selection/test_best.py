@@ -20,7 +20,7 @@ from dpcore.selection.counts import (
     with_mean,
 )
 from dpcore.selection.profiles import EventProfile, WorstProfile, epsilon_at
-from tests.dpcore.selection.finite import FiniteProfile, laws, ratio, share, worst
+from tests.dpcore.selection.finite import FiniteProfile, generating, laws, ratio, share, worst
 
 D1 = sampled_gaussian(1.0, 0.01, 1000)
 GAUSS = {sigma: Gaussian(noise_multiplier=sigma) for sigma in (1.0, 2.0, 4.0)}
@@ -108,7 +108,7 @@ def test_dp_accounting_asks_for_more(shape, mean):
 
 
 def released(law, p):
-    f = np.array([law.pgf(float(min(q, 1.0))) for q in np.concatenate([[0], np.cumsum(p)])])
+    f = np.array([generating(law, float(min(q, 1.0))) for q in np.concatenate([[0], np.cumsum(p)])])
     return np.concatenate([f[:1], np.diff(f)])
 
 

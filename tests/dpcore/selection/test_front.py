@@ -14,7 +14,7 @@ from dpcore.selection.best import ByReference, least_shift
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic
 from dpcore.selection.front import FrontPoints, cover_delta
 from dpcore.selection.profiles import EventProfile, WorstProfile, covering_mu
-from tests.dpcore.selection.finite import FiniteProfile, _inverse, climb, laws, ratio, share, start
+from tests.dpcore.selection.finite import FiniteProfile, _inverse, climb, generating, laws, ratio, share, start
 
 TARGET = Target(epsilon=3.0, delta=1e-5)
 
@@ -90,7 +90,7 @@ def front_law(law, p, second):
             continue
 
         def f(without, allowed=allowed):
-            return law.pgf(min(1.0, float(sum(p[o] for o in allowed if o not in without))))
+            return generating(law, min(1.0, float(sum(p[o] for o in allowed if o not in without))))
 
         if a == b:
             one.append(f(()) - f((a,)))

@@ -14,7 +14,7 @@ from dpcore.selection.best import least_shift
 from dpcore.selection.counts import Capped, PoissonCount, geometric, logarithmic, with_mean
 from dpcore.selection.ladder import Climbing, LadderPoints
 from dpcore.selection.profiles import EventProfile, WorstProfile, epsilon_at
-from tests.dpcore.selection.finite import FiniteProfile, climb, ratio, share, softmax
+from tests.dpcore.selection.finite import FiniteProfile, climb, generating, ratio, share, softmax
 
 DELTAS = (1e-6, 0.01)
 LAWS = [geometric(6), logarithmic(9), with_mean(0.5, 8), Capped(geometric(20), 40)]
@@ -109,9 +109,9 @@ def released(law, trials, weights):
     out, below = [], 0.0
     for mass in (w * t for w, t in zip(weights, trials, strict=True)):
         own = float(mass[1:].sum())
-        out.append(mass[1:] / own * (law.pgf(1 - below) - law.pgf(max(0.0, 1 - below - own))))
+        out.append(mass[1:] / own * (generating(law, 1 - below) - generating(law, max(0.0, 1 - below - own))))
         below += own
-    return out, law.pgf(max(0.0, 1 - below))
+    return out, generating(law, max(0.0, 1 - below))
 
 
 def in_public_order(law, trials, weights):
@@ -120,7 +120,7 @@ def in_public_order(law, trials, weights):
     for mass in trials:
         own = float(mass[1:].sum())
         out.append(reached * mass[1:] / own * law.reach(own))
-        reached *= law.pgf(1 - own)
+        reached *= generating(law, 1 - own)
     return out, reached
 
 
@@ -129,7 +129,8 @@ def tries_seen(law, trials, weights, most=60):
     mass, masses = trials[0], law.pmf(np.arange(most + 1))
     ran = [float(masses[k:].sum()) for k in range(1, most + 1)]
     fail = mass[0]
-    return [np.concatenate([mass[1:] * fail ** (k - 1) * ran[k - 1] for k in range(1, most + 1)])], law.pgf(fail)
+    seen = np.concatenate([mass[1:] * fail ** (k - 1) * ran[k - 1] for k in range(1, most + 1)])
+    return [seen], generating(law, fail)
 
 
 def fixed_ten(law, trials, weights):
