@@ -8,6 +8,7 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 
 from dpcore.calibrate import NOISE, Target, boldest, sampled_gaussian
+from dpcore.checks import InvalidValue
 from dpcore.events import Gaussian, NonPrivate, Unknown, UnsupportedEvent
 from dpcore.selection import best as penalties
 from dpcore.selection.best import ByReference
@@ -206,6 +207,15 @@ MUTANTS = {
 def test_the_adversary_refutes_what_is_wrong(name):
     law, claim, law_of = MUTANTS[name]
     assert violation(law, claim, 1e-6, law_of) > 1.01
+
+
+def test_a_point_from_which_no_penalty_follows_is_refused():
+    """A larger delta at e1 than (exp(e1) - 1) / odds: a mechanism with it would cost more than the penalty at e1."""
+    for law in (geometric(10), BinomialCount(20, 0.3)):
+        d1 = math.expm1(0.1) / law.odds
+        assert penalties.at_point(law, 0.1, d1 * (1 - 1e-6)) >= 0.2
+        with pytest.raises(InvalidValue, match="d1="):
+            penalties.at_point(law, 0.1, d1 * (1 + 1e-6))
 
 
 def test_what_tells_all_costs_everything_and_what_nobody_knows_is_refused():
