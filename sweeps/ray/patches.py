@@ -71,7 +71,7 @@ def cluster_metadata(host: str, port: int) -> Mapping[str, str] | None:
 def other_versions(metadata: Mapping[str, str]) -> str | None:
     """What differs between the cluster, by its metadata, and this process; None when both have one Ray and Python."""
     try:
-        check_version_info(metadata, "here")
+        check_version_info(metadata, "this machine")
     except RuntimeError as differing:
         return f"{' '.join(str(differing).split())} Install the same on every node and here."
     return None
