@@ -207,6 +207,11 @@ def test_noise_too_small_for_the_logits_is_refuted_from_labels():
     assert refuted(quieter(plan, 0.1), runs=300)
 
 
+def test_every_query_needs_a_canary():
+    with pytest.raises(InvalidValue, match="canaries=39: expected at least 40"):
+        refuted(plan_of("prediction-sensitivity"), method="one-run", canaries=39)
+
+
 def test_a_loss_without_its_noise_is_refuted():
     """Noise for an epsilon of two thousand where one is claimed."""
     few = blobs(60, 30, classes=3, seed=0)

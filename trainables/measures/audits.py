@@ -153,7 +153,7 @@ def gather(
 ) -> Found:
     """Run the twins and count. Raises InvalidValue for a method that cannot audit this claim.
 
-    canaries  of one run; at most the number of queries for systems that answer
+    canaries  of one run; of systems that answer queries, as many as these are asked about, and no fewer are taken
     runs      with the target, and as many without; half as many of both again choose the threshold
     curve     of the claim, for the choice of the threshold
     """
@@ -253,6 +253,9 @@ def _mislabelled(setting: AuditSetting, canaries: int) -> Split:
     facts, validation = setting.data.facts, setting.data.validation
     limit = len(validation)
     if isinstance(setting.system, Answering):
+        if canaries < setting.steps:
+            expected = f"at least {setting.steps}, the queries of this trial: each is answered for a canary"
+            raise checks.InvalidValue("canaries", canaries, expected)
         limit = min(limit, setting.steps)
     if not limit or facts.classes is None or facts.target_shape:
         raise checks.InvalidValue("data", facts.dataset, "validation records with classes, to make canaries of")
