@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dpcore.accounting import group_epsilon_lower
@@ -32,6 +33,7 @@ from sweeps.privacy.totals import Total, earlier_lines
 from sweeps.privacy.wording import validation_text
 from sweeps.ray.resources import check_at_once, check_sockets_fit, check_workers, workers_at
 from sweeps.search import samplers
+from sweeps.search.asha import stops
 from sweeps.search.space import SearchGrid, Space
 from sweeps.selection import compare
 from sweeps.selection.compare import Comparison, compared
@@ -95,6 +97,11 @@ def notes_on(spec: SweepSpec, facts: DatasetSpec, plans: Sequence[PrivacyPlan], 
         notes.append(
             f"{spec.search.sampler} will favour the best budget: add epsilon as an objective to cover them all"
         )
+    if spec.early_stopping is not None and plans:
+        steps = round(median(plan.steps for plan in plans))
+        notes.append(f"early stopping: a trial of {steps} steps stops first after {stops(spec, steps)[0]}")
+    if timed := sorted({"seconds", "peak_memory_mb"} & {objective.metric for objective in spec.objectives}):
+        notes.append(f"{', '.join(timed)} depend on the machine: the same seed may then not give the same proposals")
     return notes
 
 
