@@ -63,11 +63,11 @@ def _described(record: type) -> Mapping[str, Hyperparameter]:
     kinds: dict[type, Literal["float", "int"]] = {float: "float", int: "int"}
     return {
         one.name: Hyperparameter(
-            **{"name": one.name, "doc": docs.get(one.name, ""), **one.metadata[_ABOUT]},
+            **{"name": one.name, "doc": docs.get(one.name, ""), **one.metadata.get(_ABOUT, {})},
             kind=kinds.get(types[one.name], "choice"),
         )
         for one in fields(record)
-        if _ABOUT in one.metadata
+        if _ARGUMENTS not in one.metadata
     }
 
 

@@ -225,8 +225,9 @@ class ByName(dict[str, Known]):
     def __init__(self, kind: str, *values: Known, imported: Callable[[str], Known] | None = None) -> None:
         super().__init__((value.name, value) for value in values)
         self._imported = imported
-        if len(self) < len(values):
-            raise ValueError(f"two of these share a name, {kind}: {', '.join(value.name for value in values)}")
+        names = [value.name for value in values]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{kind} registered twice: {', '.join(twice)}")
 
     def __missing__(self, name: str) -> Known:
         """Raises InvalidValue where there is no such object, or the operator does not let it run."""

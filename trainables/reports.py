@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency, Composed, Event
@@ -89,5 +89,5 @@ class PrivateReports:
         return several(self.histogram, count) if count else Composed()
 
 
-WRITTEN: TypeAdapter[PrivateReports | None] = TypeAdapter(PrivateReports | None)
+WRITTEN: TypeAdapter[PrivateReports | None] = TypeAdapter(PrivateReports | None, config=ConfigDict(extra="forbid"))
 """What a plan records of its reports, as plain JSON values and back."""

@@ -26,9 +26,18 @@ class Base:
     size: int = hyperparameter(low=1, default=3, unit="records", doc="how many")
 
 
+@hyperparameters
+class Mine(Base):
+    """What every field is, whatever else is said of it."""
+
+    target: float
+
+
 def test_what_is_missing_is_named_unless_it_is_solved() -> None:
     with pytest.raises(InvalidValue, match=r"rate=None: expected a value \(how far\)"):
         read(Base, {})
+    with pytest.raises(InvalidValue, match="target=None"):
+        read(Mine, {"rate": 0.5})
     assert complete(Base, {}) == {"size": 3}
     assert math.isnan(read(Base, {}, solved="rate").rate)
 

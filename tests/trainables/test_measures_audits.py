@@ -23,7 +23,7 @@ from tests.trainables.recording import audited, blobs
 from trainables.data import SOURCES
 from trainables.measures.audits import Method, curve_of, gather, methods
 from trainables.registry import SYSTEMS
-from trainables.system import Dataset, DatasetSpec, PrivacyPlan, PrivacyTarget, Scalar
+from trainables.system import Dataset, DatasetSpec, InputSpec, PrivacyPlan, PrivacyTarget, Scalar
 from trainables.systems import triastcyn2020_training as bayesian_training
 from trainables.systems.linear import RowHyperparameters
 from trainables.training import private_sgd
@@ -205,6 +205,27 @@ def test_noise_too_small_for_the_logits_is_refuted_from_labels():
     plan = plan_of("prediction-sensitivity")
     assert not refuted(plan, runs=300)
     assert refuted(quieter(plan, 0.1), runs=300)
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("name", ["model-sensitivity", "loss-perturbation", "prediction-sensitivity"])
+def test_both_sides_are_asked_about_the_target(name, adjacency):
+    """Else the questions would tell them apart, and not the record."""
+    features = {"x": InputSpec(shape=(3,)), "zone": InputSpec(shape=(), cardinality=4)}
+    facts = replace(DIGITS.facts, features=features)
+    pair = SYSTEMS[name].neighbours(plan_of(name, adjacency=adjacency, facts=facts), facts)
+    asked = [one.validation.inputs for one in (pair.with_it, pair.without_it)]
+    assert all(np.array_equal(asked[0][name], asked[1][name]) for name in features)
+    assert (asked[0]["zone"] == pair.with_it.train.inputs["zone"][0]).all()
+    assert pair.with_it.train.inputs["zone"][0] == 1
+
+
+def test_twins_of_one_run_are_asked_without_the_attack():
+    """Its shadows would have no records: every one that validates is a canary."""
+    knobs = {"queries": 40, "shadows": 2, "epochs": 1, "attack_epochs": 1}
+    plan = SYSTEMS["convexified-loss"].plan(knobs, DIGITS.facts, PrivacyTarget(epsilon=3.0, delta=1e-5), {})
+    found = gather(audited(plan, DIGITS), "one-run", canaries=40)
+    assert found.audit.evidence.observed.canaries == 40
 
 
 def test_every_query_needs_a_canary():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, quote_plus
+import json
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 
@@ -58,9 +59,10 @@ def test_other_texts_stay_as_they_are(text):
     "name", ["PGPASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "MYSQL_PWD", "DB_PASS"]
 )
 def test_secrets_of_the_environment_are_hidden_wherever_they_stand(name, monkeypatch):
-    value = "a b/c@d:%41"
+    value = 'a b/c@d:%41"\\\ne\u0301'
     monkeypatch.setenv(name, value)
-    for spelling in (value, quote(value, safe=""), quote_plus(value)):
+    told = (repr(value)[1:-1], json.dumps(value)[1:-1])
+    for spelling in (value, *told, quote(value, safe=""), quote_plus(value), quote(unquote(value), safe="")):
         assert redacted(f"before {spelling} after") == f"before {HIDDEN} after"
 
 

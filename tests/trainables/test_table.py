@@ -301,6 +301,22 @@ def test_a_constant_is_for_a_plain_number(tmp_path: Path, column: dict) -> None:
     refused(lambda: TABLE.facts(declared(tmp_path, columns={"age": column})), "missing")
 
 
+# What a Parquet file says of its columns is looked at before a record is.
+
+
+@pytest.mark.parametrize("part", [BY_PERSON, {"validation": {"records": "public", "share": 0.2, "id": "person"}}])
+def test_lists_are_no_ids(tmp_path: Path, part: dict) -> None:
+    frame = people()
+    frame.assign(person=[[one] * (1 + one % 2) for one in frame["person"]]).to_parquet(tmp_path / "a.parquet")
+    refused(lambda: TABLE.inspect(declared(tmp_path / "a.parquet", **part)), "whole numbers or texts", "list<")
+
+
+@pytest.mark.parametrize("column", [{"low": 0, "high": 9, "missing": 3}, {"categories": [0, 1]}, {"codes": 3}])
+def test_a_column_without_any_value_is_refused(tmp_path: Path, column: dict) -> None:
+    people().assign(film=None).to_parquet(tmp_path / "a.parquet")
+    refused(lambda: TABLE.inspect(declared(tmp_path / "a.parquet", columns={"film": column})), "film", "no type")
+
+
 # Copies of what is trained on validate nothing.
 
 

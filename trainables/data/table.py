@@ -358,7 +358,7 @@ def _ids(where: object, table: pa.Table, column: str, by_unit: bool) -> NDArray[
             "A word for a missing id makes one unit of many people, and two spellings two ids of one: correct them."
         )
         raise QuotesRecords(here, column, expected, remedy)
-    if found.kind is not ColumnKind.WORD and "int" not in found.type:
+    if found.kind is not ColumnKind.WORD and not (found.kind is ColumnKind.NUMBER and "int" in found.type):
         # 7 would be 7.0 as soon as one record has 7.5 there, and all records would be parted anew.
         expected = f"whole numbers or texts in {where}, it holds {found.type}"
         remedy = "Write it as texts, or take a column of its own: with a point in one id all records would move."

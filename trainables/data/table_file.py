@@ -146,10 +146,17 @@ def empty(where: object, form: str | None, names: tuple[str, ...]) -> pa.Table |
 
     Raises InvalidValue (path, form, columns).
     """
+    import pyarrow as pa
+
     with _opened(where, form) as (path, kind):
         held = _schema(path, kind)
         _check_names(path, kind, held.names, names)
-        return None if kind == "csv" else held.empty_table()
+    if kind == "csv":
+        return None
+    if gone := [name for name in names if pa.types.is_null(held.field(name).type)]:
+        expected = f"columns with values in {path}, where these have none, and no type"
+        raise InvalidValue("data.columns", gone, expected, "Write their values, or leave them out of the spec.")
+    return held.empty_table()
 
 
 def file_columns(where: object, form: str | None = None) -> tuple[FileColumn, ...]:

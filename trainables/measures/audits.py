@@ -255,7 +255,7 @@ def _mislabelled(setting: AuditSetting, canaries: int) -> Split:
     if isinstance(setting.system, Answering):
         if canaries < setting.steps:
             expected = f"at least {setting.steps}, the queries of this trial: each is answered for a canary"
-            raise checks.InvalidValue("canaries", canaries, expected)
+            raise checks.InvalidValue("canaries", canaries, expected, "Take as many, or audit by many runs.")
         limit = min(limit, setting.steps)
     if not limit or facts.classes is None or facts.target_shape:
         raise checks.InvalidValue("data", facts.dataset, "validation records with classes, to make canaries of")
@@ -268,12 +268,15 @@ def _mislabelled(setting: AuditSetting, canaries: int) -> Split:
 
 def _inserted_scores(setting: AuditSetting, canaries: Split, coins: NDArray[np.bool_], number: int) -> Scores:
     """Scores of records, of which `coins` puts some into the training data of twin `number`."""
-    # All canaries are the queries.
-    train = records.joined(setting.data.train, records.taken(canaries, coins))
-    run = setting.twin(number)
-    setting.system.fit([run], replace(setting.data, train=train, validation=canaries), setting.execution)
-    if isinstance(setting.system, Scored):
-        return setting.system.membership_scores(setting.plan, setting.data.facts, run.outcome(), canaries)
+    system, plan = setting.system, setting.plan
+    data = replace(setting.data, train=records.joined(setting.data.train, records.taken(canaries, coins)))
+    if isinstance(system, Answering):
+        # All canaries are the queries.
+        plan, data = system.without_its_attack(plan), replace(data, validation=canaries)
+    run = Twin.of(plan, number, setting.secret, setting.to_step)
+    setting.system.fit([run], data, setting.execution)
+    if isinstance(system, Scored):
+        return system.membership_scores(plan, data.facts, run.outcome(), canaries)
     return answer_scores(run.outcome(), canaries)
 
 

@@ -90,10 +90,14 @@ def chosen_records(
     train: NDArray[np.floating],
     labels: NDArray[np.int64],
     queries: NDArray[np.floating],
-    targets: int = 0,
+    targets: int | None = None,
 ) -> Dataset:
     """A data set that an attacker chose, of real columns [n, real_width(facts)] within their bounds; every category is
-    the first one, but the second one of the first `targets` records and of their queries."""
+    the first one, but the second one of the target.
+
+    targets  the first so many records are the target, perhaps none, and every query asks about it; None: there is no
+             target, and no query asks about one
+    """
 
     def split(vectors: NDArray[np.floating], labels: NDArray[np.int64], targets: int) -> Split:
         inputs: dict[str, NDArray[np.generic]] = {}
@@ -110,5 +114,5 @@ def chosen_records(
             start = stop
         return Split(inputs, labels)
 
-    asked = split(queries, np.zeros(len(queries), dtype=np.int64), len(queries) if targets else 0)
-    return Dataset(facts=facts, train=split(train, labels, targets), validation=asked, fingerprint="chosen")
+    asked = split(queries, np.zeros(len(queries), dtype=np.int64), 0 if targets is None else len(queries))
+    return Dataset(facts=facts, train=split(train, labels, targets or 0), validation=asked, fingerprint="chosen")

@@ -257,7 +257,7 @@ class ConvexifiedLoss(AnsweringSystem[ConvexifiedLossHyperparameters, OneNeuronA
         """See `TrainedOnce.answer`: probability vectors; only counts are kept, and the attack, never the model."""
         run, attack = fit.run, trained.attack
         counts = {name: 0 if run.state is None else int(run.state[name]) for name in _COUNTS}
-        asked = np.array(next_answers(run, fit.mechanism.steps, counts[_ANSWERED]))
+        asked = np.array(next_answers(run, fit.mechanism.steps, counts[_ANSWERED]), dtype=np.int64)
         # Training records behind the others.
         asked = asked[np.argsort(trained.inside[asked], kind="stable")]
         inside, labels = trained.inside[asked], trained.labels[asked]

@@ -6,8 +6,10 @@ variables that are named like a secret, and the passwords of URLs in the environ
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Callable
 from functools import partial
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
@@ -31,6 +33,15 @@ _NAMES_AS_USERS = ("postgres", "mysql", "mariadb", "mssql", "oracle", "sqlite", 
 _KEYS_AS_USERS = ("s3", "gs", "gcs")
 _SHORTEST = 6
 """Characters of a value that is hidden wherever it stands: shorter ones are words and numbers of other texts."""
+_SPELLINGS: tuple[Callable[[str], str], ...] = (
+    str,
+    lambda value: repr(value)[1:-1],
+    lambda value: json.dumps(value)[1:-1],
+    partial(quote, safe=""),
+    quote,
+    quote_plus,
+)
+"""How a value stands in texts: as it is, as Python and JSON write it, and in URLs."""
 
 
 def redacted(text: str, *urls: str | None) -> str:
@@ -40,8 +51,8 @@ def redacted(text: str, *urls: str | None) -> str:
     """
     known = {secret for url in (*os.environ.values(), *urls) if url and "://" in url for secret in _in_urls(url)[1]}
     known |= {value for name, value in os.environ.items() if _SECRET.search(name) and not _NO_SECRETS.search(name)}
-    ways = (str, unquote, unquote_plus, quote, quote_plus, partial(quote, safe=""))
-    spelled = {way(value) for value in known if len(value) >= _SHORTEST for way in ways}
+    meant = {way(value) for value in known if len(value) >= _SHORTEST for way in (str, unquote, unquote_plus)}
+    spelled = {way(value) for value in meant for way in _SPELLINGS}
     # The longest first: none is looked for in the remains of another.
     for value in sorted(spelled, key=len, reverse=True):
         text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)" if value.isalpha() else re.escape(value), HIDDEN, text)

@@ -24,7 +24,8 @@ SITTING = {**CANDIDATES, **outsiders()}
 
 def test_every_source_of_the_registry_sits():
     sitting = [one.source for one in SITTING.values()]
-    assert [name for name, source in SOURCES.items() if not any(source is one for one in sitting)] == []
+    packaged = {name: source for name, source in SOURCES.items() if ":" not in name}
+    assert [name for name, source in packaged.items() if not any(source is one for one in sitting)] == []
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

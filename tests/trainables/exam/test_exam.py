@@ -23,7 +23,7 @@ SITTING = {**CANDIDATES, **outsiders()}
 
 
 def test_every_system_of_the_registry_sits():
-    assert set(SYSTEMS) <= set(SITTING)
+    assert {name for name in SYSTEMS if ":" not in name} <= set(SITTING)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
