@@ -142,6 +142,10 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str, change: Callable[[
     refused(lambda: damaged(name, tmp_path, change), words)
 
 
+def test_as_many_labels_as_features(tmp_path: Path) -> None:
+    refused(lambda: damaged("texas", tmp_path, lambda content: content.split(b"\n", 1)[1], file=1), "found 7")
+
+
 # CIFAR-10, German Credit and IDC: published counts, forms that agree, and bad files.
 
 CIFAR10, GERMAN = SOURCES["cifar10"], SOURCES["german_credit"]

@@ -290,7 +290,8 @@ class MembershipTable(Published, InFolder):
         """The records; class k of the file is k - 1. Raises InvalidValue (archive, shape, values, classes)."""
         tables = [_table(self, file, member) for file, member in zip(files, self.members, strict=True)]
         folder = files[0].parent
-        records.check_count(facts, str(folder), len(tables[0]), self.count)
+        for table in tables:
+            records.check_count(facts, str(folder), len(table), self.count)
         features, labels = (tables[0], tables[1][:, 0]) if len(tables) == 2 else (tables[0][:, 1:], tables[0][:, 0])
         if not np.isin(features, (0.0, 1.0)).all():
             raise wrong_file(folder, "features that are 0 or 1")
