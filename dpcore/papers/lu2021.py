@@ -195,9 +195,9 @@ def weights_bound(
                 raise checks.InvalidValue("learning_rate", None, "a number above 0 for a bound with constant steps")
             checks.positive_finite(learning_rate=learning_rate)
             if learning_rate * convexity >= 1:
-                raise checks.InvalidValue(
-                    "learning_rate", learning_rate, f"a number below 1 / convexity = {1 / convexity:g}"
-                )
+                expected = f"a number below 1 / convexity = {1 / convexity:g}"
+                remedy = "Lower learning_rate or regularisation, or choose another bound."
+                raise checks.InvalidValue("learning_rate", learning_rate, expected, remedy)
             return 2 * learning_rate * lipschitz / -math.expm1(records * math.log1p(-learning_rate * convexity))
         case _:
             return same

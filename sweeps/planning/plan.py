@@ -48,8 +48,8 @@ from trainables.training.noise import named
 from trainables.validation.planning import plan_with_reports
 
 SECONDS_PER_GRADIENT = 2e-5
-"""For planned work, in gradients of one record: of small models on one core. It decides between samplers, and says how
-long a sealed search takes that was not rehearsed: an assumption, and told as one."""
+"""For planned work, in gradients of one record: of small models on one core. An assumption, which decides between
+samplers."""
 EXHAUSTED_PROPOSALS_PER_TRIAL = 20
 EXHAUSTED_INFEASIBLE_IN_A_ROW = 200
 OTHER_DRAWS = 20

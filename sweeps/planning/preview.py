@@ -18,6 +18,7 @@ from dpcore.guarantee import Status, delta_text, epsilon_text
 from sweeps.planning.estimate import Resolution, Spread, TotalEstimate, estimated_total, resolution_of
 from sweeps.planning.plan import (
     DRAWS,
+    EXHAUSTED_PROPOSALS_PER_TRIAL,
     certain,
     check_corners,
     draws,
@@ -39,8 +40,9 @@ from sweeps.selection import compare
 from sweeps.selection.compare import Comparison, compared
 from sweeps.selection.preview import SelectionPreview, check_deadline, check_model_size, say_deadline, sealed_outcomes
 from sweeps.selection.price import SealedPrior
+from sweeps.spec.hyperparameters import spelled_out
 from sweeps.spec.parse import public_facts
-from sweeps.spec.rules import FINAL
+from sweeps.spec.rules import FINAL, raw_metrics
 from sweeps.spec.sections import FUNCTION, SweepSpec, learns
 from sweeps.spec.sweep_budget import budget_of
 from sweeps.util.log import Event, say
@@ -58,11 +60,13 @@ if TYPE_CHECKING:
 # Notes under the plan of a sweep: what a person may not have meant, or should know before it runs.
 
 
-def notes_on(spec: SweepSpec, facts: DatasetSpec, plans: Sequence[PrivacyPlan], grid_size: int | None) -> list[str]:
+def notes_on(
+    spec: SweepSpec, facts: DatasetSpec, plans: Sequence[PrivacyPlan], samples: int, grid_size: int | None
+) -> list[str]:
     """One sentence each.
 
     facts      of the spec's data
-    plans      of those of the draws that may be launched
+    plans      of those of the `samples` draws that may be launched
     grid_size  number of grid points; None for samplers that walk no grid
     """
     notes: list[str] = []
@@ -81,6 +85,14 @@ def notes_on(spec: SweepSpec, facts: DatasetSpec, plans: Sequence[PrivacyPlan], 
             f"facts and records are asserted by {facts.asserted_by}, none of whose code was read here. It is held to "
             "bounds, counts and units as declared; private validation adds to training"
         )
+    if len(plans) * EXHAUSTED_PROPOSALS_PER_TRIAL < samples:
+        notes.append("so few draws are feasible that a sampler which does not learn ends early. Narrow the space")
+    for name in spec.systems if Release.of(spec).withheld else ():
+        if raw := raw_metrics(SYSTEMS[name], spelled_out(spec.systems, name)):
+            notes.append(f"{', '.join(raw)} of {name} read records outside of every claim: they leave no trial")
+    timed = sorted({"seconds", "peak_memory_mb"} & {objective.metric for objective in spec.objectives})
+    if timed and (learns(spec.search.sampler) or spec.early_stopping is not None):
+        notes.append(f"{' and '.join(timed)} depend on the machine: the same seed may then search otherwise")
     first = len(spec.search.first)
     if first and spec.search.chosen_from is None:
         notes.append(
@@ -123,8 +135,10 @@ def spread_lines(spec: SweepSpec) -> tuple[str, ...]:
     elif budget.spread == "halving":
         launched = ", ".join(str(budget.times(rung)) for rung in range(budget.rungs))
         parts = f"halving: a trial that runs whole at epsilon {first}, for {launched} launches of the rungs in turn"
+    rungs = "rungs that early stopping never runs leave their parts unspent; `spread: halving` makes less noise of them"
     return (
         f"{total} in all; {parts}",
+        *([rungs] if budget.rungs > 1 and budget.spread != "halving" else ()),
         "a launch that would exceed the budget is refused, and the sweep ends; each launch that is lost takes its part "
         "again, so that fewer trials may run",
     )
@@ -357,7 +371,7 @@ def preview(
     grid = SearchGrid.of(space) if samplers.walks_grid(spec.search.sampler) else None
     grid_size = None if grid is None else len(grid)
     notes = [f"for example: {refusals[0].reason}"] if refusals else []
-    notes += notes_on(spec, facts, plans, grid_size)
+    notes += notes_on(spec, facts, plans, len(drawn), grid_size)
     if spec.selection is None:
         known = list(feasible(spec, certain(spec, space), facts, calibrations))
         total, why_not = estimated_total(spec, plans, certain=known)

@@ -201,7 +201,7 @@ def check_reachable(address: str | None, resources: Resources) -> None:
         return
     if address.startswith("ray://"):
         # Tune moves itself to the cluster for a Ray client, away from the controller that has to decide.
-        raise unreachable(address, f"a Ray client cannot drive a sweep. {_ADDRESSES}")
+        raise unreachable(address, f"a Ray client cannot drive a sweep (`sweeps run` submits it). {_ADDRESSES}")
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdecimal():
         raise unreachable(address, f"not an address. {_ADDRESSES}")

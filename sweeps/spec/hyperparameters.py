@@ -347,7 +347,9 @@ class _KnobReader:
         ends = list(ends) if isinstance(ends, list | tuple) else ends
         low, high = map(as_number, ends) if isinstance(ends, list) and len(ends) == 2 else (None, None)
         if low is None or high is None or not -math.inf < low <= high < math.inf:
-            raise InvalidValue(here, ends, "two finite numbers, [low, high], the lower one first")
+            swapped = low is not None and high is not None and low > high
+            remedy = f"Swap them: [{ends[1]}, {ends[0]}]." if swapped else ""
+            raise InvalidValue(here, ends, "two finite numbers, [low, high], the lower one first", remedy)
         if "log" in kind and low <= 0:
             expected = "low above 0, since the range is logarithmic"
             raise InvalidValue(here, ends, expected, "Raise low, or drop `log_`.")
@@ -420,9 +422,12 @@ def _followed(path: str, own: tuple[str, str], same: SameAs, systems: Mapping[st
     known = {place: knob for place, knob in places.items() if place != own and not isinstance(knob, SameAs)}
     place = same.system, same.knob
     if place not in known and (place in places or not _is_wrong(same.knob, same.system, systems)):
-        names = [".".join(one) for one in known]
+        written, followed = same.to_dict()[SAME_AS], places.get(place)
         expected = "another knob of the sweep, with values of its own before a trial is planned"
-        raise InvalidValue(path, same.to_dict()[SAME_AS], expected, did_you_mean(same.to_dict()[SAME_AS], names))
+        remedy = did_you_mean(written, [".".join(one) for one in known])
+        if isinstance(followed, SameAs) and (followed.system, followed.knob) in known:
+            remedy = f"Write {SAME_AS}: {followed.to_dict()[SAME_AS]}, which it follows."
+        raise InvalidValue(path, written, expected, remedy)
     return known.get(place)
 
 

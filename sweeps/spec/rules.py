@@ -22,6 +22,8 @@ from functools import reduce
 from math import prod
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
 from sweeps.search import samplers
@@ -121,14 +123,14 @@ _ASKED_FOR = "left out without privacy.scope: sweep and release: best, or first,
 _BESIDE_OTHERS = {"search.chosen_from": _TUNED, "search.chosen": _TUNED}
 _BESIDE_BEST = _BESIDE_SEALED | _BESIDE_OTHERS
 _ONE_ORDER = {"selection.orders": "none without release: front: one order decides here"}
-_NO_TARGET = {"selection.target.metric": "left out without release: first: the best leaves, whatever it has reached"}
+_NO_TARGET = {"selection.target": "left out without release: first: the best leaves, whatever it has reached"}
 BESIDE: Mapping[str, Mapping[str, str]] = {
-    "trial": _BESIDE_OTHERS | {"selection.count": _ASKED_FOR},
-    "total": _BESIDE_OTHERS | {"selection.count": _ASKED_FOR},
+    "trial": _BESIDE_OTHERS | {"selection": _ASKED_FOR},
+    "total": _BESIDE_OTHERS | {"selection": _ASKED_FOR},
     "best": _BESIDE_BEST | _ONE_ORDER | _NO_TARGET,
     "front": _BESIDE_BEST | _NO_TARGET,
     "first": _BESIDE_BEST | _ONE_ORDER,
-    "final": _BESIDE_FINAL | {"selection.count": _ASKED_FOR},
+    "final": _BESIDE_FINAL | {"selection": _ASKED_FOR},
 }
 """By the kind of the privacy section, of a sealed search by its release."""
 
@@ -141,7 +143,8 @@ def _beside(draft: Draft) -> Found:
         may = _MAY.get(path, ())
         if draft[section] is not BROKEN and value not in (may or (None, (), False)):
             remedy = f"Write `{names[-1]}: {may[0]}`." if may else "Leave it out."
-            yield path, list(value) if isinstance(value, tuple) else value, expected, remedy
+            written = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
+            yield path, list(written) if isinstance(written, tuple) else written, expected, remedy
 
 
 def _refused(call: Callable[..., object], *arguments: object, at: str = "") -> Found:
@@ -385,6 +388,11 @@ def _may_be_raw(metric: Metric, system: System, knobs: Mapping[str, Scalar | Dom
         return knob.contains(value) or (bool(knob.when) and defaults.get(name) == value)
 
     return metric.depends is Dependence.RAW or any(may_be(*one) for one in metric.raw_under.items())
+
+
+def raw_metrics(system: System, knobs: Mapping[str, Scalar | Domain]) -> tuple[str, ...]:
+    """Names of the metrics of `system` itself that read raw records in some of its trials."""
+    return tuple(metric.name for metric in system.metrics if _may_be_raw(metric, system, knobs))
 
 
 def _raw_asked(asked: Asked, knobs: Mapping[str, Knobs], chosen: Sequence[System]) -> dict[str, tuple[System, Metric]]:
@@ -689,7 +697,7 @@ def stalls_are_longer_than_silence(limits: Limits, execution: ExecutionOptions) 
     """A worker that does all that is asked of it writes its records once in `checkpoint_seconds`, and not sooner."""
     least = STALL_INTERVALS * execution.checkpoint_seconds
     if limits.stall_seconds is not None and limits.stall_seconds < least:
-        expected = f"at least {least:g}, {STALL_INTERVALS} execution.checkpoint_seconds: workers are silent between two"
+        expected = f"at least {least:g}, {STALL_INTERVALS} times execution.checkpoint_seconds: so long all are silent"
         remedy = "Give it longer than the longest start, step and evaluation, or lower checkpoint_seconds."
         yield "limits.stall_seconds", limits.stall_seconds, expected, remedy
 

@@ -17,7 +17,7 @@ from dpcore.guarantee import Status
 from dpcore.mechanisms.protocol import Scheduled
 from sweeps.planning.estimate import next_sweep
 from sweeps.planning.plan import check_corners, plan_proposal
-from sweeps.planning.preview import preview
+from sweeps.planning.preview import preview, spread_lines
 from sweeps.privacy.totals import procedure_guarantee
 from sweeps.search.space import Space
 from sweeps.spec.parse import load_spec, public_facts
@@ -141,6 +141,36 @@ def test_a_senseless_combination_is_refused_and_ends_nothing(
     assert 60 < found.feasible < 140
     assert dict(found.reasons) == {"model": found.samples - found.feasible}
     assert any("expected the other one at this rate. Change rate." in note for note in found.notes)
+
+
+RANDOM = {"search": {"sampler": "random", "trials": 3}}
+RARE = RANDOM | {"systems": {"noisy-mean": {"steps": {"int_uniform": [1, 60]}}}}
+TIMED = RANDOM | {"objectives": [{"metric": "expected_error"}, {"metric": "seconds"}]}
+PUBLISHED = {"systems": {"convexified-loss": {}}, "objectives": [{"metric": "accuracy"}]}
+DIGITS, PUBLIC = {"source": "digits"}, {"source": "digits", "records_are_public": "handwritten digits of a benchmark"}
+UNCOVERED = "train_accuracy, baseline_leak of convexified-loss read records outside of every claim: they leave no trial"
+
+
+@pytest.mark.parametrize(
+    ("words", "noted", "silent"),
+    [
+        ("so few draws are feasible", RARE | {"limits": {"noise_multiplier": 3.8}}, RARE),
+        ("seconds depend on the machine", TIMED | {"search": {"sampler": "nsga2", "trials": 3}}, TIMED),
+        (UNCOVERED, PUBLISHED | {"data": DIGITS}, PUBLISHED | {"data": PUBLIC}),
+    ],
+    ids=["few", "timed", "uncovered"],
+)
+def test_a_note_says_what_would_surprise_the_author(words: str, noted: dict[str, Any], silent: dict[str, Any]) -> None:
+    for sections, said in ((noted, True), (silent, False)):
+        assert any(words in note for note in preview(load_spec(specs.mean(**sections))).notes) == said
+
+
+def test_what_early_stopping_leaves_unspent_is_said_where_no_trial_has_it_as_less_noise() -> None:
+    spread = {"equal": True, "front-loaded": True, "halving": False}
+    for name, said in spread.items():
+        privacy = {"epsilon": 1.0, "delta": 1e-5, "scope": "sweep", "spread": name}
+        spec = load_spec(specs.mean(privacy=privacy, early_stopping={"method": "asha"}))
+        assert any("leave their parts unspent" in line for line in spread_lines(spec)) == said
 
 
 def bare(config: Config, target: PrivacyTarget, plan: PrivacyPlan) -> PrivacyPlan:
