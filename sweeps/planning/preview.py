@@ -90,9 +90,6 @@ def notes_on(
     for name in spec.systems if Release.of(spec).withheld else ():
         if raw := raw_metrics(SYSTEMS[name], spelled_out(spec.systems, name)):
             notes.append(f"{', '.join(raw)} of {name} read records outside of every claim: they leave no trial")
-    timed = sorted({"seconds", "peak_memory_mb"} & {objective.metric for objective in spec.objectives})
-    if timed and (learns(spec.search.sampler) or spec.early_stopping is not None):
-        notes.append(f"{' and '.join(timed)} depend on the machine: the same seed may then search otherwise")
     first = len(spec.search.first)
     if first and spec.search.chosen_from is None:
         notes.append(
