@@ -348,7 +348,7 @@ def preview(
 
     samples       DRAWS unless given, SPREAD_DRAWS where the whole sweep has one budget
     warm          trials of the sweep that `search.warm_start` names
-    started_from  `joint_totals.earlier_totals` of this spec; that of a final run has its point (`chosen`)
+    started_from  `sweeps.privacy.totals.earlier_totals` of this spec; that of a final run has its point (`chosen`)
     rehearsed     seconds of a trial, where a model of one's own was rehearsed
 
     Raises SpecErrors when a system calls an end of a domain senseless.
