@@ -697,7 +697,8 @@ def stalls_are_longer_than_silence(limits: Limits, execution: ExecutionOptions) 
     """A worker that does all that is asked of it writes its records once in `checkpoint_seconds`, and not sooner."""
     least = STALL_INTERVALS * execution.checkpoint_seconds
     if limits.stall_seconds is not None and limits.stall_seconds < least:
-        expected = f"at least {least:g}, {STALL_INTERVALS} times execution.checkpoint_seconds: so long all are silent"
+        times = f"{STALL_INTERVALS} times execution.checkpoint_seconds"
+        expected = f"at least {least:g}, {times}: between two checkpoints workers are silent"
         remedy = "Give it longer than the longest start, step and evaluation, or lower checkpoint_seconds."
         yield "limits.stall_seconds", limits.stall_seconds, expected, remedy
 
