@@ -76,6 +76,7 @@ class TotalEstimate:
     epsilon: float
     delta: float
     accountant: str
+    notion: str
     choices: tuple[Choice, ...] = ()
     standing: str = Status.PROVED
     public: bool = False
@@ -84,14 +85,14 @@ class TotalEstimate:
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             return f"all {self.trials} trials together: {PROMISES_NOTHING}"
-        number = f"epsilon {epsilon_text(self.epsilon)} at delta {delta_text(self.delta)}"
+        number = f"epsilon {epsilon_text(self.epsilon)} at delta {delta_text(self.delta)}, {self.notion},"
         if self.budget:
             return (
-                f"all {self.trials} trials together: at most {number}, whichever are launched. After the run it can be "
+                f"all {self.trials} trials together: at most {number} whichever are launched. After the run it can be "
                 f"quoted. It {COUNTS if self.public else COVERS}."
             )
         estimate = (
-            f"all {self.trials} trials together: about {number}, an estimate by {self.accountant} from draws of the "
+            f"all {self.trials} trials together: about {number} an estimate by {self.accountant} from draws of the "
             "space"
         )
         if self.standing not in STANDING:
@@ -142,8 +143,8 @@ def estimated_total(
 
 
 def _estimate(spec: SweepSpec, claim: Guarantee, **more: Any) -> TotalEstimate:
-    public, numbers = spec.data.records_are_public is not None, (claim.epsilon, claim.delta, claim.accountant)
-    return TotalEstimate(spec.search.trials, *numbers, public=public, **more)
+    numbers = claim.epsilon, claim.delta, claim.accountant, str(claim.notion)
+    return TotalEstimate(spec.search.trials, *numbers, public=spec.data.records_are_public is not None, **more)
 
 
 # What the next sweep would cost its population.

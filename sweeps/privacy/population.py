@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dpcore.checks import InvalidValue
-from dpcore.guarantee import delta_text, epsilon_text
+from dpcore.guarantee import Notion, delta_text, epsilon_text
 from dpcore.selection.filters import DPCharge, GDPCharge, GDPFilter
 from sweeps.privacy.charge import charge_of_event, charge_of_steps, check_terms, repeated
 from sweeps.privacy.heldout import DeclaredTest
@@ -274,7 +274,7 @@ class PopulationAccount:
         population = self.population
         yield (
             f"{population.name}  epsilon {epsilon_text(population.epsilon)} at delta {delta_text(population.delta)}, "
-            f"{population.adjacency}, per {population.unit}; rule {population.rule}, fixed for ever"
+            f"{Notion.DP}, {population.adjacency}, per {population.unit}; rule {population.rule}, fixed for ever"
         )
         if not self.not_known:
             yield f"spent    {self.spent_text}, in {count_text(len(self.rows), 'row')}"

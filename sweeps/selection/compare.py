@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from dpcore.calibrate import CannotCalibrate
 from dpcore.checks import InvalidValue
 from dpcore.events import Adjacency
-from dpcore.guarantee import Status, delta_text, epsilon_text
+from dpcore.guarantee import Notion, Status, delta_text, epsilon_text
 from dpcore.selection.counts import LARGEST_CAP, BinomialCount, Capped, CountLaw, PoissonCount, geometric, with_mean
 from dpcore.selection.profiles import TrialProfile
 from sweeps.planning.estimate import TotalEstimate, estimated_total
@@ -642,7 +642,7 @@ def text(comparison: Comparison) -> str:
     knobs = ", ".join(f"{name}={_short(value)}" for name, value in comparison.config.items())
     heading = (
         f"modes at epsilon {epsilon_text(comparison.epsilon)}, delta {delta_text(comparison.delta)} for the whole "
-        f"sweep, {comparison.adjacency}, per {comparison.unit}; trials like {comparison.system} ({knobs})"
+        f"sweep, {Notion.DP}, {comparison.adjacency}, per {comparison.unit}; trials like {comparison.system} ({knobs})"
     )
     noise = next((row.parameter for row in rows if row.parameter), "what is solved")
     speed = ""
