@@ -218,6 +218,15 @@ def test_a_point_from_which_no_penalty_follows_is_refused():
             penalties.at_point(law, 0.1, d1 * (1 + 1e-6))
 
 
+@pytest.mark.parametrize("law", [geometric(10), logarithmic(10), BinomialCount(20, 0.3), PoissonCount(7.0)])
+def test_no_point_is_cheaper_than_the_one_that_is_taken(law):
+    """Each point of a profile gives a penalty that holds (Koskela, Redberg & Wang 2024); the taken one is the least."""
+    trial = EventProfile(GAUSS[2.0])
+    taken = penalties.tight(law, trial)
+    for e1 in (taken.e1, taken.e1 + 0.1, taken.e1 + 1.0):
+        assert penalties.at_point(law, e1, trial.delta(e1)) >= taken.penalty * (1 - 1e-9)
+
+
 def test_what_tells_all_costs_everything_and_what_nobody_knows_is_refused():
     assert price(geometric(5), NonPrivate()) == math.inf
     with pytest.raises(UnsupportedEvent):
