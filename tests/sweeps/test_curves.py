@@ -7,6 +7,7 @@ import math
 import random
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -120,6 +121,25 @@ def test_steps_behind_a_published_point_are_not_run_again(tmp_path):
     record = sweep.store.trials(fake_workers.NAME)[0]
     assert record.state is TrialState.FAILED
     assert "its state after step 3 is missing or damaged" in record.reason
+    assert [one.step for one in sweep.store.curves(fake_workers.NAME, [record.key])] == [3]
+
+
+def test_a_state_before_a_published_point_does_not_stand_in_for_the_one_behind_it(tmp_path):
+    """A worker left its checkpoint at step 2; the one at step 4, behind what it told, is damaged."""
+    sweep = fixed(tmp_path)
+    sweep.decide()
+    (worker,) = sweep.workers
+    worker.execute(1, 2, stop_inside=False)
+    own = Path(worker.attempt.folder.url)
+    before = (own / "checkpoint.2.npz").read_bytes()
+    worker.execute(1, 2, stop_inside=False)
+    sweep.tell(worker)
+    (own / "checkpoint.2.npz").write_bytes(before)
+    (own / "checkpoint.4.npz").write_bytes(b"")
+    sweep.lose(worker)
+    sweep.finish()
+    record = sweep.store.trials(fake_workers.NAME)[0]
+    assert record.state is TrialState.FAILED
     assert [one.step for one in sweep.store.curves(fake_workers.NAME, [record.key])] == [3]
 
 
