@@ -19,7 +19,7 @@ from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.protocol import Scheduled
 from dpcore.selection.filters import DPCharge, GDPCharge
 from dpcore.selection.profiles import EventProfile
-from sweeps.privacy.charge import charge_of_steps
+from sweeps.privacy.charge import ReleasedParts, charge_of_steps
 from sweeps.store.population import Population, admits, left, refusal, spent, to_charge, together
 from tests.sweeps.stores import guarantee, plan
 from trainables.reports import PrivateReports
@@ -159,6 +159,9 @@ def test_parts_of_one_row_cost_the_larger_and_else_both():
     assert added.mu == pytest.approx(both, rel=2e-3)
     before = charge_of_steps(COVERED, with_reports(training, 3.0, ""), 0, 3)
     assert before.mu == pytest.approx(math.sqrt(3) / 4, rel=2e-3)
+    # A record that replaces another may change both parts.
+    parts = ReleasedParts.of(with_reports(training, 3.0, "by the hash of id"))
+    assert [len(parts.in_parallel(one)) for one in (Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE)] == [2, 1]
 
 
 def test_what_is_known_as_epsilon_and_delta_enters_by_both():
