@@ -20,6 +20,7 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 from mlflow.utils import get_results_from_paginated_fn
+from requests import RequestException
 
 import dpcore
 import trainables
@@ -266,6 +267,9 @@ def log_models(
                     if not any(one.tags.get(CARD) == tags[CARD] for one in models):
                         model = model_of(trial)
                         log(client, uri, experiment.experiment_id, runs.get(identity_of(trial)), model, sweep, trial)
+                except RequestException:
+                    # An OSError too, and of MLflow itself.
+                    raise
                 except (ValueError, OSError) as error:
                     # A model of the user's own that is no program, a file that is gone, a claim refuted since, ...
                     said = redacted(str(error))
